@@ -366,8 +366,7 @@ def _require_yes(options: Namespace, view: RunView) -> None:
     if resume.request is None:
         return
     sys.stderr.write("".join(f"{line}\n" for line in resume.lines()))
-    is_free = not resume.rate and bool(view.prices)
-    if is_free or view.is_cost_simulated or options.yes:
+    if not resume.rate or view.is_cost_simulated or options.yes:
         return
     if not sys.stdin.isatty():
         raise UsageError("A resume costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
