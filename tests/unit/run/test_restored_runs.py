@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.run.client import load_run
-from actions.run.home.lease import read_lease, take_lease
-from actions.run.home.mirror import TakenHome
-from actions.run.home.segments import append_rows
-from actions.run.journal.folder import journal_path, restored_path, runs_home
+from actions.run.journal.folder import journal_path, restored_path, runs_folder
 from actions.run.journal.store import Journal
 from actions.run.storage.archive import archive_run, restore_run
+from actions.run.store.lease import read_lease, take_lease
+from actions.run.store.mirror import TakenStore
+from actions.run.store.rows import append_rows
 from actions.run.takeover.restored import take_up_restored
 from actions.run.takeover.take_over import take_over_run
-from tests.support.homes import ANNA, URL, Proxy, a_home, a_run_with_home, opened
+from tests.support.stores import ANNA, URL, Proxy, a_home, a_run_with_store, opened
 from tests.unit.run.world import creation
 from tui.cli.main import main
 
@@ -37,16 +37,16 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
-    monkeypatch.setattr("actions.run.takeover.restored._ANSWER_SECONDS", 100.0)  # as in test_home_taken.py
+    monkeypatch.setattr("actions.run.takeover.restored._ANSWER_SECONDS", 100.0)  # as in test_store_taken.py
     return served
 
 
 def restored(tmp_path: Path, name: str) -> Path:
     """A run with a home, as it comes from an archive that another machine has written."""
-    folder = a_run_with_home(tmp_path, replace(creation(), run_id=name), CLOCK)
+    folder = a_run_with_store(tmp_path, replace(creation(), run_id=name), CLOCK)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     restore_run(tmp_path / "run.zip", CLOCK)
-    return runs_home() / name
+    return runs_folder() / name
 
 
 def with_lease(tmp_path: Path, name: str) -> None:
@@ -77,14 +77,14 @@ def test_a_run_that_another_machine_has_in_its_home_is_refused_and_taken_over_in
             RefusedError, match=r"anna@bastion-1 carries out run fake-had \(epoch 1\), as the run's home"
         ) as no:
             take_up(folder, confirm=confirm)
-        assert f"runs takeover fake-had --home {URL}" in no.value.hint
+        assert f"runs takeover fake-had --store {URL}" in no.value.hint
     assert restored_path(folder).exists()
     assert load_run(folder).last_seq == before
 
     async def take() -> int:
         store = opened()
         done = await take_over_run(
-            "fake-had", TakenHome(store, CLOCK), CLOCK, confirm="fake-had", is_machine_gone=True, starts=False
+            "fake-had", TakenStore(store, CLOCK), CLOCK, confirm="fake-had", is_machine_gone=True, starts=False
         )
         lease = await read_lease(store, "fake-had")
         store.close()
@@ -117,7 +117,7 @@ def test_a_home_that_is_away_is_no_answer(home: Proxy, tmp_path: Path) -> None:
 def test_a_home_that_does_not_exist_any_more_names_nobody(
     home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.support.homes.URL", "s3://no-such-bucket/ml")
+    monkeypatch.setattr("tests.support.stores.URL", "s3://no-such-bucket/ml")
     folder = restored(tmp_path, "fake-gone")
     take_up(folder)
     assert not restored_path(folder).exists()

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.errors import FormatError
 from actions.cloud.s3 import S3Listed, S3Object, S3Written
-from actions.run.context.home_address import HomeAddress, run_key
-from actions.run.home.mirror import MOST_PART_BYTES, fetch_run
-from actions.run.home.segments import append_rows
-from actions.run.home.series import TAIL_BYTES
-from actions.run.home.store import ObjectStore
+from actions.run.context.store_address import StoreAddress, run_key
 from actions.run.journal.folder import journal_path, series_path
 from actions.run.journal.store import Journal
+from actions.run.store.mirror import MOST_PART_BYTES, fetch_run
+from actions.run.store.objects import RunStore
+from actions.run.store.rows import append_rows
+from actions.run.store.series import TAIL_BYTES
 from tests.unit.run.world import creation, make_run
 
 CLOCK = SystemClock()
@@ -45,7 +45,7 @@ class Body(bytes):
 class Store:
     """A home in memory that knows how much of it others hold; a curve's parts are made as they are read."""
 
-    address = HomeAddress("fake", "")
+    address = StoreAddress("fake", "")
 
     def __init__(self, parts: int) -> None:
         self.kept: dict[str, bytes] = {}
@@ -79,9 +79,9 @@ class Store:
         return [item for item in (*kept, *series) if item.key.startswith(prefix) and item.key > after]
 
 
-async def a_store(tmp_path: Path, parts: int) -> tuple[Store, ObjectStore]:
+async def a_store(tmp_path: Path, parts: int) -> tuple[Store, RunStore]:
     store = Store(parts)
-    typed: ObjectStore = store  # type: ignore[assignment]
+    typed: RunStore = store  # type: ignore[assignment]
     folder = make_run(tmp_path, CLOCK, created=replace(creation(), run_id=RUN))
     journal = Journal(journal_path(folder), CLOCK)
     await append_rows(typed, RUN, journal.rows(), epoch=1)

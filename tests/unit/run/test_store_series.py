@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import AccessError
-from actions.run.home.mirror import fetch_run
-from actions.run.home.segments import read_rows
-from actions.run.home.series import POINTS, FileReplica, parts_of
 from actions.run.spool.format import points_file
 from actions.run.state.records import Action, Intent, Outcome, Result
-from tests.support.homes import (
+from actions.run.store.mirror import fetch_run
+from actions.run.store.rows import read_rows
+from actions.run.store.series import POINTS, FileReplica, parts_of
+from tests.support.stores import (
     DENIED,
     Proxy,
     Replicated,

@@ -13,24 +13,24 @@ import pytest
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, RefusedError
-from actions.run.home.lease import (
-    HomeLease,
+from actions.run.journal import machine
+from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
+from actions.run.journal.folder import journal_path
+from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
+from actions.run.store.lease import (
     LeaseHeldError,
     RunStatus,
+    StoreLease,
     claim_lease,
     read_lease,
     renew_lease,
     take_lease,
 )
-from actions.run.home.mirror import TakenHome, become_original, fetch_run
-from actions.run.home.replica import Replica
-from actions.run.home.segments import append_to_home, read_rows
-from actions.run.home.store import ObjectStore, TakenError
-from actions.run.journal import machine
-from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
-from actions.run.journal.folder import journal_path
-from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
-from tests.support.homes import (
+from actions.run.store.mirror import TakenStore, become_original, fetch_run
+from actions.run.store.objects import RunStore, TakenError
+from actions.run.store.replica import Replica
+from actions.run.store.rows import append_to_store, read_rows
+from tests.support.stores import (
     ANNA,
     BEN,
     TAKEN,
@@ -88,7 +88,7 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
         store = opened()
         lease = await take_lease(store, folder.name, BEN, after=await read_lease(store, folder.name))
         assert lease.epoch == 2
-        await append_to_home(store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
+        await append_to_store(store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
         await fetch_run(store, folder.name, copy)
         become_original(copy)
         new = Replicated(copy, clock)
@@ -124,7 +124,7 @@ def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(h
         await take_lease(old.store, folder.name, BEN, after=old.replica.lease)
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
         await old.replica._replicate()  # between the other's lease and its first record: it counts, and comes first
-        taken = await append_to_home(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
+        taken = await append_to_store(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
         assert taken.seq == 3
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
         old.replica.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
@@ -149,7 +149,7 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
         old = Replicated(folder, clock)
         async with accompanied(old):
             await seconds_until(clock, lambda: old.replica.sent == 1, 5)
-        taken = TakenHome(old.store, clock)
+        taken = TakenStore(old.store, clock)
         first = await taken.take(folder.name, BEN, after=await lease_there(old.store, folder.name))
         second = await taken.take(folder.name, eve, after=await lease_there(old.store, folder.name))
         await taken.record(folder.name, TakenOver(eve, second.epoch, BEN), second)
@@ -161,7 +161,7 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
     run_virtually(work(), has_sockets=True)
 
 
-async def lease_there(store: ObjectStore, run_id: str) -> HomeLease:
+async def lease_there(store: RunStore, run_id: str) -> StoreLease:
     lease = await read_lease(store, run_id)
     assert lease is not None
     return lease
@@ -207,7 +207,7 @@ def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
 
 def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path) -> None:
     async def work() -> None:
-        store: ObjectStore = opened()
+        store: RunStore = opened()
         run_id = f"lease-{abs(hash(tmp_path)):x}"
         assert await read_lease(store, run_id) is None
         lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
@@ -312,7 +312,7 @@ class _SlowFiles:
         clock: For waiting.
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    def __init__(self, store: RunStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 

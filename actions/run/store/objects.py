@@ -1,4 +1,4 @@
-"""The store behind a home: the protocol of its objects, the home in S3, and the names of the journal's segments."""
+"""The store behind a store: the protocol of its objects, the store in S3, and the names of the journal's segments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actions.base.errors import ConflictError, FormatError
 from actions.base.guard import require_guard
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.s3 import MOST_OBJECT_BYTES, S3Bucket, S3Listed, S3Object, S3Written
-from actions.run.context.home_address import HomeAddress, parse_home
+from actions.run.context.store_address import StoreAddress, parse_store
 from actions.run.state.records import Operator
 
 _THREADS = 8
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TakenError(ConflictError):
-    """Another machine carries the run out, by its home.
+    """Another machine carries the run out, by its store.
 
     Args:
         message: One sentence.
@@ -36,12 +36,12 @@ class TakenError(ConflictError):
         self.owner = owner
 
 
-class ObjectStore(Protocol):
-    """The objects of a home. Names are keys below the home's prefix; errors are those of `S3Bucket`."""
+class RunStore(Protocol):
+    """The objects of a store. Names are keys below the store's prefix; errors are those of `S3Bucket`."""
 
     @property
-    def address(self) -> HomeAddress:
-        """The home's."""
+    def address(self) -> StoreAddress:
+        """The store's."""
         ...
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
@@ -73,15 +73,15 @@ class ObjectStore(Protocol):
         ...
 
 
-class S3Home:
-    """A home in S3: an `ObjectStore` with the names of one prefix.
+class S3Store:
+    """A store in S3: an `RunStore` with the names of one prefix.
 
     Args:
-        address: The home's.
+        address: The store's.
         bucket: Closed with this.
     """
 
-    def __init__(self, address: HomeAddress, bucket: S3Bucket) -> None:
+    def __init__(self, address: StoreAddress, bucket: S3Bucket) -> None:
         self.address = address
         self._bucket = bucket
 
@@ -109,31 +109,31 @@ class S3Home:
         self._bucket.close()
 
 
-class GuardedHome:
-    """A home whose objects are written only while this process may change something of its run.
+class GuardedStore:
+    """A store whose objects are written only while this process may change something of its run.
 
     Each write consults the guard (`actions.base.guard`). A lease is written past it: its conditions are the fence.
 
     Args:
-        store: The home; not closed with this.
+        store: The store; not closed with this.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: RunStore) -> None:
         self._store = store
 
     @property
-    def address(self) -> HomeAddress:
+    def address(self) -> StoreAddress:
         return self._store.address
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
         return await self._store.get(name, limit_bytes=limit_bytes)
 
     async def put_if_absent(self, name: str, data: bytes) -> S3Written:
-        await require_guard(f"PUT {name}", in_home=True)
+        await require_guard(f"PUT {name}", in_store=True)
         return await self._store.put_if_absent(name, data)
 
     async def replace(self, name: str, data: bytes, *, etag: str) -> S3Written:
-        await require_guard(f"PUT {name}", in_home=True)
+        await require_guard(f"PUT {name}", in_store=True)
         return await self._store.replace(name, data, etag=etag)
 
     async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
@@ -143,15 +143,15 @@ class GuardedHome:
         return await self._store.folders(prefix)
 
     async def delete(self, name: str) -> None:
-        await require_guard(f"DELETE {name}", in_home=True)
+        await require_guard(f"DELETE {name}", in_store=True)
         await self._store.delete(name)
 
     def close(self) -> None:
         return
 
 
-def open_home(url: str, *, profile: str = "", region: str = "") -> ObjectStore:
-    """Return the home at an address. No request is made yet; close it afterwards.
+def open_store(url: str, *, profile: str = "", region: str = "") -> RunStore:
+    """Return the store at an address. No request is made yet; close it afterwards.
 
     Args:
         url: `s3://BUCKET/PREFIX`.
@@ -159,11 +159,11 @@ def open_home(url: str, *, profile: str = "", region: str = "") -> ObjectStore:
         region: Of the bucket, if known.
 
     Raises:
-        ConfigError: It is not an address of a home.
+        ConfigError: It is not an address of a store.
     """
-    address = parse_home(url)
+    address = parse_store(url)
     session = AwsSession(profile=profile, region=region, threads=_THREADS)
-    return S3Home(address, S3Bucket(address.bucket, session, region=region))
+    return S3Store(address, S3Bucket(address.bucket, session, region=region))
 
 
 def segment_name(seq: int) -> str:
@@ -179,7 +179,7 @@ def segment_seq(name: str) -> int:
 
 
 def decoded(data: bytes, kind: type[T], name: str) -> T:
-    """Return the content of a JSON object of a home, which is foreign text.
+    """Return the content of a JSON object of a store, which is foreign text.
 
     Raises:
         FormatError: It is something else.
@@ -187,4 +187,4 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
     try:
         return decode_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FormatError(f"{name} in the home is damaged: {error}.") from error
+        raise FormatError(f"{name} in the store is damaged: {error}.") from error

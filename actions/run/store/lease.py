@@ -1,8 +1,8 @@
-"""The lease of a run in its home: one machine carries the run out, numbered by an epoch that only grows.
+"""The lease of a run in its store: one machine carries the run out, numbered by an epoch that only grows.
 
 Every write of `lease.json` is conditional on the object that was read, so of two machines that take it one gets
 `ConflictError`. Its age is a difference of the store's own times, so no clock of ours counts. The lease alone does not
-fence: a machine that slept through its end may still be about to write. What fences is the journal in the home: each
+fence: a machine that slept through its end may still be about to write. What fences is the journal in the store: each
 record has one place there, and the `TakenOver` record of the next epoch takes the place of the old machine's next one.
 """
 
@@ -18,11 +18,11 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConflictError, RefusedError
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError, S3Object, S3Written
-from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore, TakenError, decoded
+from actions.run.context.store_address import run_key
 from actions.run.journal.elsewhere import deed_of
 from actions.run.journal.machine import is_same_copy, is_same_machine
 from actions.run.state.records import Operator
+from actions.run.store.objects import RunStore, TakenError, decoded
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
@@ -48,7 +48,7 @@ class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     stage: str = ""
     """Id of the stage that is under way, or has failed."""
     last_seq: int = 0
-    """Number of the newest record in the home."""
+    """Number of the newest record in the store."""
     writer: str = ""
     """The runner's token, by which its records in the journal are known."""
     spent_usd: str = ""
@@ -71,7 +71,7 @@ class _LeaseDocument(msgspec.Struct, frozen=True):
     status: RunStatus = RunStatus()
 
 
-class HomeLease(msgspec.Struct, frozen=True):
+class StoreLease(msgspec.Struct, frozen=True):
     """A lease as it was read or written last."""
 
     epoch: int
@@ -95,7 +95,7 @@ class HomeLease(msgspec.Struct, frozen=True):
         return self.seconds > 0 and self.age_seconds <= self.seconds
 
 
-async def read_lease(store: ObjectStore, run_id: str) -> HomeLease | None:
+async def read_lease(store: RunStore, run_id: str) -> StoreLease | None:
     """Return the lease of a run; `None` if there was never one.
 
     Raises:
@@ -107,24 +107,24 @@ async def read_lease(store: ObjectStore, run_id: str) -> HomeLease | None:
 
 
 async def take_lease(
-    store: ObjectStore,
+    store: RunStore,
     run_id: str,
     owner: Operator,
     *,
-    after: HomeLease | None,
+    after: StoreLease | None,
     epoch: int = 0,
     machine: str = "",
     status: RunStatus | None = None,
-) -> HomeLease:
+) -> StoreLease:
     """Take the lease, whoever has it; the caller has decided that it may.
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run.
         owner: The new one.
         after: The lease as it was read; `None` if there was none.
         epoch: The new one; 0 for the one behind that of `after`.
-        machine: See `HomeLease`.
+        machine: See `StoreLease`.
         status: The run's state, if known; else that of `after`.
 
     Raises:
@@ -137,13 +137,13 @@ async def take_lease(
 
 
 async def renew_lease(
-    store: ObjectStore,
+    store: RunStore,
     run_id: str,
-    lease: HomeLease,
+    lease: StoreLease,
     *,
     status: RunStatus | None = None,
     seconds: float = LEASE_SECONDS,
-) -> HomeLease:
+) -> StoreLease:
     """Renew our lease, also after its end if no other machine has taken it; with `seconds` 0, give it back.
 
     Raises:
@@ -153,7 +153,7 @@ async def renew_lease(
     return await _written(store, run_id, document, lease)
 
 
-async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None) -> HomeLease:
+async def _written(store: RunStore, run_id: str, document: _LeaseDocument, after: StoreLease | None) -> StoreLease:
     name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
     _sent.append(document.nonce)
     try:
@@ -163,7 +163,7 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
             receipt = await store.replace(name, data, etag=after.tag)
     except PreconditionError as error:
         receipt = await _again(store, run_id, document, after, error.found)
-    return HomeLease(
+    return StoreLease(
         document.epoch,
         document.owner,
         receipt.at,
@@ -175,7 +175,7 @@ async def _written(store: ObjectStore, run_id: str, document: _LeaseDocument, af
 
 
 async def _again(
-    store: ObjectStore, run_id: str, document: _LeaseDocument, after: HomeLease | None, found: S3Object | None
+    store: RunStore, run_id: str, document: _LeaseDocument, after: StoreLease | None, found: S3Object | None
 ) -> S3Written:
     """Write over what an earlier write of ours has left, or again what was removed.
 
@@ -201,8 +201,8 @@ async def _again(
 
 
 async def claim_lease(
-    store: ObjectStore, run_id: str, owner: Operator, *, epoch: int, machine: str, status: RunStatus
-) -> HomeLease:
+    store: RunStore, run_id: str, owner: Operator, *, epoch: int, machine: str, status: RunStatus
+) -> StoreLease:
     """Take the lease for the machine whose journal has this epoch: at the launch, and with every later runner there.
 
     Raises:
@@ -237,7 +237,7 @@ def _taken(run_id: str, found: S3Object, epoch: int) -> ConflictError:
     return _taken_by(run_id, _lease_of(found, run_id), epoch)
 
 
-def _taken_by(run_id: str, lease: HomeLease, epoch: int) -> TakenError:
+def _taken_by(run_id: str, lease: StoreLease, epoch: int) -> TakenError:
     """Return the refusal. At the epoch of the machine that is refused, another one has a copy of the run's folder."""
     deed = f"{lease.owner} has taken over {run_id} (epoch {lease.epoch})"
     if lease.epoch == epoch:
@@ -246,7 +246,7 @@ def _taken_by(run_id: str, lease: HomeLease, epoch: int) -> TakenError:
         f"{deed}: this machine stops carrying it out.",
         epoch=lease.epoch,
         owner=lease.owner,
-        hint="Watch it with `eksml-tui runs list --home`.",
+        hint="Watch it with `eksml-tui runs list --store`.",
     )
 
 
@@ -255,9 +255,9 @@ def _document(epoch: int, owner: Operator, machine: str, seconds: float, status:
     return _LeaseDocument(epoch, owner, machine, format_rfc3339(clock.now()), seconds, secrets.token_hex(8), status)
 
 
-def _lease_of(found: S3Object, run_id: str) -> HomeLease:
+def _lease_of(found: S3Object, run_id: str) -> StoreLease:
     document = decoded(found.body, _LeaseDocument, f"{run_id}/{_NAME}")
-    return HomeLease(
+    return StoreLease(
         document.epoch,
         clean_owner(document.owner),
         found.modified_at,
@@ -270,7 +270,7 @@ def _lease_of(found: S3Object, run_id: str) -> HomeLease:
 
 
 def clean_owner(owner: Operator) -> Operator:
-    """Return a person and machine, as a home names them, in printable form."""
+    """Return a person and machine, as a store names them, in printable form."""
     return Operator(one_line(owner.user), one_line(owner.host), one_line(owner.arn))
 
 

@@ -1,4 +1,4 @@
-"""The runs of a home, and what is written of a run at its launch."""
+"""The runs of a store, and what is written of a run at its launch."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConflictError, ConsoleError, FormatError
 from actions.base.untrusted import one_line
 from actions.cloud.s3 import PreconditionError
-from actions.run.context.home_address import run_key
-from actions.run.home.lease import HomeLease, clean_owner, read_lease
-from actions.run.home.segments import LATEST, at_once
-from actions.run.home.store import ObjectStore, decoded
+from actions.run.context.store_address import run_key
 from actions.run.state.records import Created, Operator
+from actions.run.store.lease import StoreLease, clean_owner, read_lease
+from actions.run.store.objects import RunStore, decoded
+from actions.run.store.rows import LATEST, at_once
 
 _NAME = "about.json"
 _MOST_BYTES = 64 << 10
 
 
-class HomeAbout(msgspec.Struct, frozen=True):
+class StoredAbout(msgspec.Struct, frozen=True):
     """The content of `about.json`: the run as it was launched."""
 
     run_id: str
@@ -32,8 +32,8 @@ class HomeAbout(msgspec.Struct, frozen=True):
     account: str = ""
 
 
-class HomeRun(msgspec.Struct, frozen=True):
-    """One run of a home."""
+class StoredRun(msgspec.Struct, frozen=True):
+    """One run of a store."""
 
     id: str
     title: str = ""
@@ -45,7 +45,7 @@ class HomeRun(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     owner: Operator | None = None
     """The operator who carries it out; before there is one, the one who launched it."""
-    lease: HomeLease | None = None
+    lease: StoreLease | None = None
     error: str = ""
     """The reason why it cannot be read; empty otherwise."""
 
@@ -55,16 +55,16 @@ class HomeRun(msgspec.Struct, frozen=True):
         return self.lease.status.state if self.lease else ""
 
 
-async def announce_run(store: ObjectStore, created: Created, *, clock: Clock | None = None) -> None:
-    """Write `about.json`, and make sure that the home is fit: it takes an object, and refuses to replace it.
+async def announce_run(store: RunStore, created: Created, *, clock: Clock | None = None) -> None:
+    """Write `about.json`, and make sure that the store is fit: it takes an object, and refuses to replace it.
 
     Raises:
         ConfigError: The store ignores the condition of a write: two machines could write the same run.
-        ConflictError: The home has a run of this id.
+        ConflictError: The store has a run of this id.
         ConsoleError: As `S3Bucket`: no bucket, no access, no answer.
     """
     name = run_key(created.run_id, _NAME)
-    about = HomeAbout(
+    about = StoredAbout(
         created.run_id,
         created.title,
         created.blueprint_id,
@@ -88,12 +88,12 @@ async def announce_run(store: ObjectStore, created: Created, *, clock: Clock | N
         raise
     await store.delete(name)
     raise ConfigError(
-        f"{store.address} cannot be a home: its store replaces an object that a write must not replace.",
+        f"{store.address} cannot be a store: its store replaces an object that a write must not replace.",
         hint="Use a store with conditional writes, such as Amazon S3.",
     )
 
 
-async def withdraw_announced(store: ObjectStore, run_id: str, error: BaseException) -> None:
+async def withdraw_announced(store: RunStore, run_id: str, error: BaseException) -> None:
     """Remove `about.json` of a run that was not created after all; if that fails, too, name it in the error's hint."""
     name = run_key(run_id, _NAME)
     try:
@@ -102,23 +102,23 @@ async def withdraw_announced(store: ObjectStore, run_id: str, error: BaseExcepti
         if isinstance(error, ConsoleError):
             place = f"{store.address}/{name}"
             error.hint = (
-                f"{error.hint} Nothing was launched, but the home lists {run_id} until `aws s3 rm {place}`.".strip()
+                f"{error.hint} Nothing was launched, but the store lists {run_id} until `aws s3 rm {place}`.".strip()
             )
 
 
-async def list_home(store: ObjectStore) -> list[HomeRun]:
-    """Return the runs of a home, newest first. One that is damaged is listed with the reason.
+async def list_store(store: RunStore) -> list[StoredRun]:
+    """Return the runs of a store, newest first. One that is damaged is listed with the reason.
 
     Raises:
         ConsoleError: As `S3Bucket`.
     """
     names = await store.folders("runs/")
-    runs = await at_once(names, lambda name: read_home_run(store, name))
+    runs = await at_once(names, lambda name: read_stored_run(store, name))
     return sorted(runs, key=lambda run: (run.created_at, run.id), reverse=True)
 
 
-async def read_home_run(store: ObjectStore, name: str) -> HomeRun:
-    """Return one run of a home; a damaged one with the reason.
+async def read_stored_run(store: RunStore, name: str) -> StoredRun:
+    """Return one run of a store; a damaged one with the reason.
 
     Raises:
         ConsoleError: As `S3Bucket`.
@@ -126,12 +126,12 @@ async def read_home_run(store: ObjectStore, name: str) -> HomeRun:
     try:
         found = await store.get(run_key(name, _NAME), limit_bytes=_MOST_BYTES)
         lease = await read_lease(store, name)
-        about = decoded(found.body, HomeAbout, f"{name}/{_NAME}") if found else None
+        about = decoded(found.body, StoredAbout, f"{name}/{_NAME}") if found else None
     except (FormatError, ConfigError) as error:
-        return HomeRun(one_line(name), error=one_line(error.message))
+        return StoredRun(one_line(name), error=one_line(error.message))
     if about is None:
-        return HomeRun(name, owner=lease.owner if lease else None, lease=lease)
-    return HomeRun(
+        return StoredRun(name, owner=lease.owner if lease else None, lease=lease)
+    return StoredRun(
         name,
         one_line(about.title),
         one_line(about.blueprint_id),
