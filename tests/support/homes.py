@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from actions.base.clock import Clock
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.home.replica import Replica
 from actions.run.home.store import ObjectStore, open_home
 from actions.run.journal.folder import journal_path

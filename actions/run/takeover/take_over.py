@@ -28,8 +28,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.home.lease import HomeLease
 from actions.run.home.mirror import TakenHome, mirror_path
 from actions.run.home.store import TakenError, open_home
