@@ -112,7 +112,7 @@ async def _ours(kubeconfig: Path, counted: list[str]) -> Any:
         await apply(session, discovery, _manifest(number, "two"), force=True)
         ref = objects.ref_of(made)
         await objects.merge_patch(session, discovery, ref, {"data": {"more": "yes"}})
-        found = await objects.fetch(session, discovery, ref)
+        found = await objects.fetch_object(session, discovery, ref)
         await objects.list_objects(session, discovery, "v1", "ConfigMap", namespace=_NAMESPACE)
         await objects.delete(session, discovery, ref, uid=found["metadata"]["uid"])
 

@@ -15,9 +15,9 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
 from actions.run.context.stage_context import StageContext
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER, Arbiter, ReadingArbiter, SeenLease
-from actions.run.engine.recorder import RunnerJournal, StageRecorder
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.limits.guard import LimitGuard
 from actions.run.presence.lease import read_cluster_lease
 from actions.run.presence.publish import PresenceCompanion

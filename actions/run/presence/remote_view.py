@@ -19,7 +19,7 @@ from actions.base.decoding import convert
 from actions.base.errors import ConsoleError
 from actions.base.names import is_subdomain
 from actions.cluster.job_pods import JobRef
-from actions.cluster.kinds import is_watched
+from actions.cluster.kinds import is_watched_kind
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
@@ -256,7 +256,7 @@ def job_on_screen(run: RemoteRun, stage_id: str = "") -> JobRef | None:
         wanted = [*at_work, *reversed(stages)]
     for stage in wanted:
         parts = job_parts(stage.job)
-        if parts is not None and is_watched(parts[0]):
+        if parts is not None and is_watched_kind(parts[0]):
             return JobRef(*parts)
     return None
 

@@ -22,7 +22,7 @@ from actions.cloud.s3 import PreconditionError, S3Object
 from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
-from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, kind_of
+from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
 from actions.run.store.objects import RunStore, TakenError, segment_name, segment_seq
 
 MOST_ROWS = 500
@@ -189,7 +189,7 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
                 hint="Look at who has it: eksml-tui runs list --store.",
             )
         last = newest.last if newest is not None else 0
-        row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, kind_of(body), "", 0, encode_body(body))
+        row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, record_kind(body), "", 0, encode_body(body))
         try:
             await append_rows(store, run_id, [row], epoch=epoch)
         except ConflictError:
@@ -256,7 +256,7 @@ def _segment_in(data: bytes, name: str) -> Segment:
 def _cleaned_row(row: RecordRow) -> RecordRow:
     """Return a record without control characters; itself, if there are none, as in what this program writes."""
     body = decode_body(row.json)
-    if kind_of(body) != row.kind:
+    if record_kind(body) != row.kind:
         raise ValueError(f"record {row.seq} is of another kind")
     stages = [stage.id for stage in body.stages] if isinstance(body, Created) else []
     if not all(map(is_segment, [*filter(None, (row.stage, row.writer)), *stages])):  # they become parts of paths

@@ -33,11 +33,11 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import ClusterIdentity
 from actions.run.client import start_runner
 from actions.run.context.access import ClusterConnection
-from actions.run.context.account import fetch_account, other_account_error, works_in_account
 from actions.run.context.operator import present_operator
+from actions.run.context.run_account import fetch_account, other_account_error, works_in_account
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
 from actions.run.journal.folder import kubeconfig_path, runs_folder
 from actions.run.journal.machine import identity_of_copy, name_copy, new_copy

@@ -24,7 +24,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import ApiResource
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import journal_path
 from actions.run.journal.mirrored import MirrorMark, write_mark
 from actions.run.journal.reader import load_run

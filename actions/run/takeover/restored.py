@@ -14,8 +14,8 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.run.context.operator import present_operator
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import takeover_hint
 from actions.run.journal.machine import machine_id
 from actions.run.journal.reader import load_run

@@ -28,8 +28,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_folder
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
