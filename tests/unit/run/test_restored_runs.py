@@ -15,7 +15,7 @@ from actions.run.client import load_run
 from actions.run.journal.folder import journal_path, restored_path, runs_folder
 from actions.run.journal.store import Journal
 from actions.run.storage.archive import archive_run, restore_run
-from actions.run.store.lease import read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.mirror import TakenStore
 from actions.run.store.rows import append_rows
 from actions.run.takeover.restored import take_up_restored
@@ -55,7 +55,7 @@ def with_lease(tmp_path: Path, name: str) -> None:
     async def write() -> None:
         store, journal = opened(), Journal(journal_path(tmp_path / "runs" / name), CLOCK)
         await append_rows(store, name, journal.rows(), epoch=1)
-        await take_lease(store, name, ANNA, after=None, machine="bastion-1/abc")
+        await take_lease(store, name, ANNA, after=None, holder="bastion-1/abc")
         journal.close()
         store.close()
 
@@ -86,7 +86,7 @@ def test_a_run_that_another_machine_has_in_its_home_is_refused_and_taken_over_in
         done = await take_over_run(
             "fake-had", TakenStore(store, CLOCK), CLOCK, confirm="fake-had", is_machine_gone=True, starts=False
         )
-        lease = await read_lease(store, "fake-had")
+        lease = await store.lease("fake-had")
         store.close()
         assert lease is not None
         return done.epoch if lease.epoch == done.epoch else 0

@@ -27,10 +27,10 @@ from actions.base.errors import (
     RefusedError,
     UsageError,
 )
+from actions.base.objects import ListedObject
 from actions.base.process import is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.store_address import parse_store, run_key
@@ -41,14 +41,15 @@ from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
 from actions.run.presence.remote_view import runs_of_store
 from actions.run.report import run_table
-from actions.run.state.records import RequestKind, TakenOver, encode_body
+from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
 from actions.run.store import files
+from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
-from actions.run.store.lease import RunStatus, read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store
 from actions.run.store.mirror import TakenStore, fetch_run, is_lease_news, refreshed_copy
-from actions.run.store.objects import open_store
+from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import SegmentHead, read_rows
 from actions.run.store.series import parts_of
 from tests.support.polling import wait
@@ -59,7 +60,6 @@ from tests.support.stores import (
     CREDENTIALS,
     DENIED,
     EXPIRED,
-    TAKEN,
     URL,
     Proxy,
     a_run_with_store,
@@ -109,7 +109,7 @@ def test_a_runner_that_is_killed_leaves_no_gap_and_nothing_twice(home: Proxy, tm
     wait(lambda: rows_in_store(folder.name) == stored(folder), "the teardown in the home")
 
     async def lease_is_back() -> bool:
-        lease = await read_lease(opened(), folder.name)
+        lease = await opened().lease(folder.name)
         return lease is not None and not lease.is_live and lease.status.state == "torn down"
 
     wait(lambda: asyncio.run(lease_is_back()), "the lease to be given back")
@@ -200,7 +200,7 @@ async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_ha
     lease = await take_lease(store, "fake-1121-0001", ANNA, after=None)
     with pytest.raises(MissingError, match="no record of fake-1121-0001 yet"):
         await TakenStore(store, SystemClock()).take("fake-1121-0001", BEN, after=lease)
-    left = await read_lease(store, "fake-1121-0001")
+    left = await store.lease("fake-1121-0001")
     store.close()
     assert left is not None
     assert (left.epoch, left.owner) == (1, ANNA)
@@ -314,23 +314,23 @@ def test_a_run_that_could_not_be_created_is_not_in_its_home(
 class _Careless:
     """A store that replaces whatever it is told to write."""
 
-    address = parse_store(URL)
+    address = URL
 
     def __init__(self) -> None:
-        self.deleted: list[str] = []
+        self.removed: list[str] = []
 
-    async def put_if_absent(self, *_: object) -> None:
-        return
+    async def put_lease(self, _: str, document: LeaseDocument, **__: object) -> StoreLease:
+        return StoreLease(document, "", 0.0)
 
-    async def delete(self, name: str) -> None:
-        self.deleted.append(name)
+    async def remove_run(self, run_id: str) -> None:
+        self.removed.append(run_id)
 
 
 def test_a_store_that_ignores_conditions_is_no_home() -> None:
     careless: Any = _Careless()
     with pytest.raises(ConfigError, match="replaces an object that a write must not replace"):
         asyncio.run(announce_run(careless, creation()))
-    assert careless.deleted == ["runs/fake-1121-0001/about.json"]
+    assert careless.removed == ["fake-1121-0001"]
 
 
 async def test_a_run_that_is_not_created_as_its_home_fails_is_not_listed_there(home: Proxy) -> None:
@@ -362,16 +362,18 @@ async def test_a_run_that_its_home_keeps_although_it_was_not_created_is_named(ho
     with pytest.raises(ConsoleError) as refused:
         await announce_run(store, replace(creation(), run_id="fake-kept"))
     home.mend()
-    command = f"aws s3 rm {URL}/runs/fake-kept/about.json"
+    command = f"aws s3 rm {URL}/runs/fake-kept/lease.json"
     assert f"Nothing was launched, but the home lists fake-kept until `{command}`." in refused.value.hint
     assert "fake-kept" in {run.id for run in await list_store(store)}
     store.close()
 
 
-def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
-    home.fault, home.applies = TAKEN, lambda method, _path: method == "PUT"
-    with pytest.raises(ConflictError, match="has a run fake-1121-0001 already"):
-        asyncio.run(announce_run(opened(), creation()))
+async def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
+    store, created = opened(), replace(creation(), run_id="fake-twice")
+    await announce_run(store, created)
+    with pytest.raises(ConflictError, match="has a run fake-twice already"):
+        await announce_run(store, created)
+    store.close()
 
 
 async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_them(home: Proxy) -> None:
@@ -387,7 +389,7 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
     }
     for run_id, status in states.items():
         await announce_run(store, replace(creation(), run_id=run_id, store=url, owner=ANNA))
-        await take_lease(store, run_id, BEN, after=None, status=status)
+        await take_lease(store, run_id, BEN, after=await store.lease(run_id), status=status)
     await announce_run(store, replace(creation(), run_id="fake-not-begun", store=url, owner=ANNA))
     found = await runs_of_store(url, skipped={"fake-known"}, shown=(), at_most_seconds=120)
     assert found is not None
@@ -419,13 +421,13 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
 def test_foreign_objects_are_named_and_hide_nothing(home: Proxy, tmp_path: Path) -> None:
     async def work() -> None:
         store = opened()
-        await store.put_if_absent("runs/bad-about/about.json", b"[]")
+        await store.put_if_absent("runs/no-lease/files/x", b"[]")
         await store.put_if_absent("runs/bad-lease/lease.json", b"\xff\xfe")
-        await store.put_if_absent("runs/bad-text/about.json", msgspec.json.encode(
-            {"run_id": "x", "title": "evil \x1b]0;x\x07 \u202e title", "blueprint_id": "b", "cluster": "", "region": "",
-             "created_at": 1.0, "owner": {"user": "u\x1b[2J", "host": "h"}}))  # fmt: skip
+        about = RunAbout("x", "evil \x1b]0;x\x07 \u202e title", "b", created_at=1.0)
+        document = LeaseDocument(1, Operator("u\x1b[2J", "h"), "", "", 0.0, "", about=about)
+        await store.put_if_absent("runs/bad-text/lease.json", msgspec.json.encode(document))
         found = {run.id: run for run in await list_store(store)}
-        assert "damaged" in found["bad-about"].error
+        assert "no lease" in found["no-lease"].error
         assert "damaged" in found["bad-lease"].error
         assert found["bad-text"].title == "evil title"
         assert str(found["bad-text"].owner) == "u@h"
@@ -549,7 +551,7 @@ def test_a_home_is_listed_and_its_runs_are_shown(
         store = open_store(url)
         created = replace(creation(), run_id="fake-listed", store=url, owner=ANNA)
         await announce_run(store, created)
-        await take_lease(store, created.run_id, ANNA, after=None)
+        await take_lease(store, created.run_id, ANNA, after=await store.lease(created.run_id))
         row = RecordRow(1, 1.0, "w", "created", "", 0, encode_body(created))
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
         await store.put_if_absent(run_key(created.run_id, "journal/000000000001.jsonl"), data)
@@ -577,7 +579,7 @@ def test_a_home_is_listed_and_its_runs_are_shown(
 
     async def take() -> None:
         store = open_store(url)
-        await take_lease(store, "fake-listed", BEN, after=await read_lease(store, "fake-listed"))
+        await take_lease(store, "fake-listed", BEN, after=await store.lease("fake-listed"))
         store.close()
 
     asyncio.run(take())
@@ -595,6 +597,6 @@ def test_a_list_without_runs_and_one_with_a_damaged_run() -> None:
 def test_parts_of_files_with_names_that_none_has_are_skipped() -> None:
     good = "series/train/points.jsonl/000001-000000/000000000000"
     odd = ("series/train/points.jsonl/000001-abc/000000000000", "series/train/points.jsonl/000001-000000/\u0663")
-    listed = [S3Listed(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
+    listed = [ListedObject(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
     ((parts,),) = [tuple(parts_of(listed, "run").values())]
     assert [part.name for part in parts] == [run_key("run", good)]
