@@ -24,8 +24,8 @@ from actions.run.presence.publish import PresenceCompanion
 from actions.run.presence.record import OLD_SECONDS
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
-from actions.run.store.lease import read_lease
-from actions.run.store.objects import RunStore, open_store
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
 from actions.run.store.replica import Replica
 from actions.run.teardown.sharing import local_users
 from actions.run.watchdog.keeper import WatchdogKeeper
@@ -111,8 +111,8 @@ def arbiters_of(
     if store is not None:
 
         async def read_store() -> SeenLease | None:
-            lease = await read_lease(store, view.id)
-            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.machine, lease.tag)
+            lease = await store.lease(view.id)
+            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.holder, lease.tag)
 
         arbiters.append(ReadingArbiter(STORE_ARBITER, read_store))
     return arbiters
