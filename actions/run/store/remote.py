@@ -21,7 +21,7 @@ from actions.cluster.watch.json_format import Raw
 from actions.run.journal.elsewhere import elsewhere_sentence, takeover_command, takeover_hint
 from actions.run.paid import PaidThing, is_same_cluster
 from actions.run.state.fold import fold
-from actions.run.state.records import ClusterName, Created, JournalRecord
+from actions.run.state.records import ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import OVER, Notice, NoticeKind, RunState, RunView, StageState, with_troubles
 from actions.run.store.lease_object import read_lease_object, run_id_of, stopped_note
 from actions.run.store.objects import RunAbout, RunStatus, StoreLease
@@ -266,8 +266,8 @@ def _notice(run: RemoteRun, *, is_silent: bool, names_cost: bool) -> Notice:
 
 
 def _bare(run: RemoteRun) -> RunView:
-    """Return the run by the words of its lease, without stages."""
-    about = run.about
+    """Return the run by the words of its lease: of its stages, the one that is under way alone."""
+    about, stage = run.about, run.status.stage
     created = Created(
         run_id=run.id,
         blueprint_id=about.blueprint_id,
@@ -275,8 +275,10 @@ def _bare(run: RemoteRun) -> RunView:
         preset="",
         parameters={},
         cluster=ClusterName(about.cluster, about.region),
-        stages=(),
+        stages=(StageOutline(stage, "", stage, (), 0.0, 0.0),) if stage else (),
         owner=run.lease.owner if run.lease else None,
         store=about.store,
     )
-    return fold([JournalRecord(1, about.created_at or run.seen_at, "", "", 0, created)])
+    view = fold([JournalRecord(1, about.created_at or run.seen_at, "", "", 0, created)])
+    state = StageState.FAILED if run.state is RunState.FAILED else StageState.RUNNING
+    return replace(view, epoch=run.epoch, stages=tuple(replace(one, state=state) for one in view.stages))
