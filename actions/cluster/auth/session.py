@@ -123,7 +123,7 @@ class KubeSession:
         self._transport = transport
         self._credentials = credentials
         self._slots = {request_class: asyncio.Semaphore(limit) for request_class, limit in _LIMITS.items()}
-        self._typed_client: TypedClient | None = None
+        self._typed_client: asyncio.Task[TypedClient] | None = None
 
     @classmethod
     async def connect(
@@ -216,8 +216,8 @@ class KubeSession:
     async def typed_client(self) -> TypedClient:
         """Return what the package `kubernetes` makes its typed calls with; see `actions.cluster.auth.typed`."""
         if self._typed_client is None:
-            self._typed_client = await in_thread("kube-types", self._make_typed_client)
-        return self._typed_client
+            self._typed_client = asyncio.create_task(in_thread("kube-types", self._make_typed_client))
+        return await asyncio.shield(self._typed_client)
 
     def _make_typed_client(self) -> TypedClient:
         from actions.cluster.auth.typed import TypedClient
