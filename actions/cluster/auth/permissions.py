@@ -56,7 +56,7 @@ async def is_allowed(
     Raises:
         UnreachableError: It does not answer.
     """
-    client = await session.typed_client()
+    client = await session.typed_client("AuthorizationV1Api")
     from kubernetes.aio.client import (
         AuthorizationV1Api,
         V1ResourceAttributes,
