@@ -124,6 +124,7 @@ class KubeSession:
         self._credentials = credentials
         self._slots = {request_class: asyncio.Semaphore(limit) for request_class, limit in _LIMITS.items()}
         self._typed_client: TypedClient | None = None
+        self._imported = set[str]()
         self._importing = asyncio.Lock()
 
     @classmethod
@@ -221,8 +222,9 @@ class KubeSession:
             classes: Those of the package to import in the same thread; `CoreV1Api` alone takes 0.4 s.
         """
         async with self._importing:
-            if self._typed_client is None or classes:
+            if self._typed_client is None or not self._imported.issuperset(classes):
                 self._typed_client = await in_thread("kube-types", self._load_typed_client, classes)
+                self._imported.update(classes)
             return self._typed_client
 
     def _load_typed_client(self, classes: Sequence[str]) -> TypedClient:
