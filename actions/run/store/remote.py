@@ -33,6 +33,7 @@ MOST_RUNS = 500
 SILENT_SECONDS = 90.0
 """Silence after which a run that is not over counts as without a sign: some renewals may be lost."""
 _MOST_DIGITS = 20
+_MOST_DOLLARS = 10**12
 
 
 class RemoteRun(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ def _dollars(text: str) -> Decimal | None:
         found = Decimal(text) if 0 < len(text) <= _MOST_DIGITS else None
     except InvalidOperation:
         return None
-    return found if found is not None and found.is_finite() and found >= 0 else None
+    return found if found is not None and found.is_finite() and 0 <= found <= _MOST_DOLLARS else None
 
 
 def remote_in(raw: Raw) -> RemoteRun:
