@@ -13,7 +13,7 @@ from pathlib import Path
 
 from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError, describe_bug
-from actions.base.files import private_directory, read_file, state_home, write_private
+from actions.base.files import private_directory, read_file, state_folder, write_private
 from actions.base.untrusted import one_line, plain_text, redact
 
 are_raised = False
@@ -26,7 +26,7 @@ _known: set[tuple[str, str, int]] = set()
 
 def defects_path() -> Path:
     """Return the file of tracebacks; it may not exist."""
-    return state_home() / "defects.log"
+    return state_folder() / "defects.log"
 
 
 def sentence_of(error: Exception) -> str:
@@ -72,7 +72,7 @@ def tell(error: Exception, by: Callable[[str], object], *, is_once: bool = False
 
 
 def _write(error: Exception) -> None:
-    private_directory(state_home())
+    private_directory(state_folder())
     path = defects_path()
     with suppress(OSError):
         before = read_file(path, 2 * _MOST_BYTES)[-_MOST_BYTES:]

@@ -21,17 +21,17 @@ PRIVATE_FILE = 0o600
 _NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "fuse.sshfs", "afs", "ceph"})
 
 
-def state_home() -> Path:
+def state_folder() -> Path:
     """`$XDG_STATE_HOME/eksml-tui`: runs and sandboxes. Not created here."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
-def config_home() -> Path:
+def config_folder() -> Path:
     """`$XDG_CONFIG_HOME/eksml-tui`: the operator's settings, keymap and blueprints. Not created here."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
-def cache_home() -> Path:
+def user_cache_folder() -> Path:
     """`$XDG_CACHE_HOME/eksml-tui`: what can be downloaded again. Not created here."""
     return _xdg("XDG_CACHE_HOME", ".cache")
 

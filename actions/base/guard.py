@@ -23,7 +23,7 @@ class ChangeGuard(Protocol):
     """The guard of one process' changes."""
 
     async def require(
-        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_store: bool = False
     ) -> None:
         """Return once the change may be made; nothing may be waited for between this and the change.
 
@@ -31,7 +31,7 @@ class ChangeGuard(Protocol):
             deed: The change, as the subject of a sentence: `POST /api/v1/namespaces`.
             stays_here: It changes nothing but this machine's own disk.
             in_cluster: It is a request to the cluster.
-            in_home: It is one to the home of the run.
+            in_store: It is one to the home of the run.
 
         Raises:
             FencedError: It may not, and neither may any later one.
@@ -69,7 +69,7 @@ def dismiss_place(place: str) -> None:
 
 
 async def require_guard(
-    deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+    deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_store: bool = False
 ) -> None:
     """Require that this process may make a change now.
 
@@ -77,7 +77,7 @@ async def require_guard(
         deed: See `ChangeGuard.require`.
         stays_here: As well.
         in_cluster: As well.
-        in_home: As well.
+        in_store: As well.
 
     Raises:
         FencedError: It may not.
@@ -85,4 +85,4 @@ async def require_guard(
     """
     guard = _guard.get()
     if guard is not None:
-        await guard.require(deed, stays_here=stays_here, in_cluster=in_cluster, in_home=in_home)
+        await guard.require(deed, stays_here=stays_here, in_cluster=in_cluster, in_store=in_store)

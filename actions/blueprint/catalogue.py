@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
-from actions.base.files import config_home, read_file, shipped_blueprints
+from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, load_document, read_input
 from actions.blueprint.consistency import blueprint_problems
 from actions.blueprint.model import (
@@ -262,7 +262,7 @@ class Catalogue:
                     file=str(folder),
                     hint="Check --blueprints, or blueprints in config.yaml.",
                 )
-        return cls([shipped_blueprints(), config_home() / "blueprints", *extra])
+        return cls([shipped_blueprints(), config_folder() / "blueprints", *extra])
 
     def list(self) -> tuple[Blueprint, ...]:
         """Return all blueprints that can be loaded, by id. It reads the disk: call it off the loop's busy times."""

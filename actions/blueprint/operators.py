@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from actions.base.errors import BlueprintError, MissingError
-from actions.base.files import asset, config_home, state_home
+from actions.base.files import asset, config_folder, state_folder
 from actions.base.yamldoc import read_input
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, skipped_stages
@@ -34,12 +34,12 @@ MAX_BYTES = 16 << 20
 
 def cache_folder() -> Path:
     """Return the folder of what launches have fetched; it may not exist yet."""
-    return state_home() / "operators"
+    return state_folder() / "operators"
 
 
 def mirror_folder() -> Path:
     """Return the folder that people fill, by `eksml-tui mirror` or by hand; it may not exist yet."""
-    return config_home() / "mirror"
+    return config_folder() / "mirror"
 
 
 def operators_path(folder: Path) -> Path:

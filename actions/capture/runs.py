@@ -20,7 +20,7 @@ from actions.base.files import open_file
 from actions.capture.entries import PART_BYTES, AnyEntry, JournalRow, RunFile, RunLived, RunWritten
 from actions.capture.redaction import redacted_document, redacted_documents, redacted_lines, redacted_text
 from actions.capture.writer import CaptureWriter
-from actions.run.journal.folder import journal_path, runs_home
+from actions.run.journal.folder import journal_path, runs_folder
 from actions.run.journal.lease import Lease, read_heartbeat, read_runner_lease
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
@@ -78,13 +78,13 @@ class RunsCapture:
     Args:
         writer: The capture.
         clock: Time, for heartbeats.
-        home: The folder of all runs; empty for the usual one.
+        base: The folder of all runs; empty for the usual one.
     """
 
-    def __init__(self, writer: CaptureWriter, clock: Clock, home: Path | None = None) -> None:
+    def __init__(self, writer: CaptureWriter, clock: Clock, base: Path | None = None) -> None:
         self._writer = writer
         self._clock = clock
-        self._home = home
+        self._base = base
         self._known: dict[str, _RunCopy] = {}
         self._first_bytes = 0
 
@@ -98,9 +98,9 @@ class RunsCapture:
                 continue  # the console shows by itself that it is unreadable
 
     def _folders(self) -> list[Path]:
-        home = self._home or runs_home()
+        base = self._base or runs_folder()
         try:
-            with os.scandir(home) as entries:
+            with os.scandir(base) as entries:
                 found = [
                     (entry.stat().st_mtime, entry.name)
                     for entry in entries
@@ -108,7 +108,7 @@ class RunsCapture:
                 ]
         except OSError:
             return []
-        return [home / name for _, name in sorted(found, reverse=True)[:MOST_RUNS]]
+        return [base / name for _, name in sorted(found, reverse=True)[:MOST_RUNS]]
 
     def _look_at(self, run: _RunCopy) -> None:
         path = journal_path(run.folder)

@@ -324,7 +324,7 @@ class LaunchArguments(Arguments, frozen=True):
     before_capacity_end: Annotated[YesNo, Meta(description="A limit: the end of the capacity block.")] = ""
     at_limit: _AtLimit = ""
     watchdog: _Watchdog = ""
-    home: Annotated[str, Meta(description="Its home, s3://BUCKET/PREFIX; none. Empty: the one of the settings.")] = ""
+    store: Annotated[str, Meta(description="Its store, s3://BUCKET/PREFIX; none. Empty: the one of the settings.")] = ""
     waive: Annotated[str, Meta(description="Launch although these checks failed: names, separated by commas.")] = ""
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
@@ -377,7 +377,7 @@ class TakeoverArguments(Arguments, frozen=True):
     """Carry out a run of another machine on this one."""
 
     run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the selected one.")] = ""
-    home: Annotated[str, Meta(description="Its home, s3://BUCKET/PREFIX. Empty: the one of the settings.")] = ""
+    store: Annotated[str, Meta(description="Its store, s3://BUCKET/PREFIX. Empty: the one of the settings.")] = ""
     confirm: Annotated[str, Meta(description="The run's id in full, as a confirmation.")] = ""
     machine_is_gone: Annotated[bool, Meta(description="The other machine does not exist any more.")] = False
 

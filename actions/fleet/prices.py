@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import FormatError, UsageError
-from actions.base.files import asset, config_home
+from actions.base.files import asset, config_folder
 from actions.fleet.instance_types import TableRow, load_rows
 
 ON_DEMAND = "on-demand"
@@ -156,7 +156,7 @@ class PriceBook:
         Raises:
             UsageError: The operator's file is wrong; the message names file and line.
         """
-        book, own = cls.load(), _chosen.file or config_home() / FILE_NAME
+        book, own = cls.load(), _chosen.file or config_folder() / FILE_NAME
         if not (_chosen.file or own.exists()):
             return book
         try:

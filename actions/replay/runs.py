@@ -78,9 +78,9 @@ class ReplayedRuns:
         shutil.rmtree(self._top, ignore_errors=True)
 
     def _begin(self) -> Path:
-        home = self._top / str(self._generation)
-        private_directory(home / APPLICATION / "runs")
-        return home
+        base = self._top / str(self._generation)
+        private_directory(base / APPLICATION / "runs")
+        return base
 
     def _folder(self, run: str) -> Path:
         return self.state_home / APPLICATION / "runs" / run

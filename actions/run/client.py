@@ -31,7 +31,7 @@ from actions.run.journal.folder import (
     load_environment,
     restored_path,
     runner_log_path,
-    runs_home,
+    runs_folder,
 )
 from actions.run.journal.lease import grant_lease, may_start_now
 from actions.run.journal.mirrored import refuse_mirrored
@@ -75,19 +75,19 @@ class RunMissingError(MissingError):
     """This machine has no such run; another one may have."""
 
 
-def find_run(run_id: str, *, home: Path | None = None) -> Path:
+def find_run(run_id: str, *, base: Path | None = None) -> Path:
     """Return the folder of a run.
 
     Args:
         run_id: Its id or an unambiguous prefix of it; `latest` for the run created last.
-        home: The folder of all runs, if not the usual one.
+        base: The folder of all runs, if not the usual one.
 
     Raises:
         RunMissingError: There is none.
         MissingError: There is more than one.
         RefusedError: The latest run cannot be read; no other is returned in its place.
     """
-    runs = list_runs(home)
+    runs = list_runs(base)
     if run_id == "latest" and runs:
         if runs[0].error:
             raise RefusedError(f"The newest run, {runs[0].id}, cannot be read: {runs[0].error}", hint="Name a run.")
@@ -98,7 +98,7 @@ def find_run(run_id: str, *, home: Path | None = None) -> Path:
         return found[0].folder
     if found:
         raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
-    where = home or runs_home()
+    where = base or runs_folder()
     raise RunMissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
 
 
@@ -258,16 +258,16 @@ def resume_run(
 def resume_interrupted(
     *,
     environment: Mapping[str, str] | None = None,
-    home: Path | None = None,
+    base: Path | None = None,
     endpoints: Collection[str] = (),
     needs_room: bool = False,
     module: str = RUNNER_MODULE,
 ) -> list[str]:
-    """Start a runner for every interrupted run of the present AWS endpoint, also if only its home lacks its end.
+    """Start a runner for every interrupted run of the present AWS endpoint, also if only its store lacks its end.
 
     Args:
         environment: See `start_runner`.
-        home: The folder of all runs, if not the usual one.
+        base: The folder of all runs, if not the usual one.
         endpoints: Further AWS endpoints whose runs are resumed.
         needs_room: Skip runs whose folder cannot be written, or whose disk is full.
         module: See `start_runner`.
@@ -279,8 +279,8 @@ def resume_interrupted(
     endpoint = dict(environment or {}).get(ENDPOINT_VARIABLE, os.environ.get(ENDPOINT_VARIABLE, ""))
     sentences = []
     clock = SystemClock()
-    for run in list_runs(home):
-        is_needed = run.is_interrupted or run.is_home_behind
+    for run in list_runs(base):
+        is_needed = run.is_interrupted or run.is_store_behind
         if not is_needed or not may_start_now(run.folder, clock) or read_fence(run.folder).epoch:
             continue
         if needs_room and not _takes_writes(run.folder):
@@ -292,7 +292,7 @@ def resume_interrupted(
                 sentences.append(_resumed_words(run))
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
-            what = "was interrupted" if run.is_interrupted else "is over, its home may not have that,"
+            what = "was interrupted" if run.is_interrupted else "is over, its store may not have that,"
             sentences.append(f"Run {run.id} {what} and cannot be resumed: {reason}")
     return sentences
 
@@ -300,7 +300,7 @@ def resume_interrupted(
 def _resumed_words(run: RunSummary) -> str:
     if run.is_interrupted:
         return f"Run {run.id} was interrupted and has been resumed."
-    return f"Run {run.id} is over ({run.state.value}), and its home may not have that: a runner brings it there."
+    return f"Run {run.id} is over ({run.state.value}), and its store may not have that: a runner brings it there."
 
 
 def _takes_writes(folder: Path) -> bool:

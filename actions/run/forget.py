@@ -36,9 +36,9 @@ class Forgettable(msgspec.Struct, frozen=True):
         curve_bytes: Of its curves and accelerators alone.
         records: The number of records in its journal.
         is_restored: It was restored from an archive.
-        home: Where a copy of all but its logs stays; empty for nowhere.
+        store: Where a copy of all but its logs stays; empty for nowhere.
         remedy: What to do about the obstacles.
-        is_anothers: Another machine has it, or may have it if it was restored: what is in its home is not this one's.
+        is_anothers: Another machine has it, or may have it if it was restored: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
@@ -53,7 +53,7 @@ class Forgettable(msgspec.Struct, frozen=True):
     curve_bytes: int = 0
     records: int = 0
     is_restored: bool = False
-    home: str = ""
+    store: str = ""
     remedy: str = ""
     is_anothers: bool = False
     put_aside: tuple[Path, ...] = ()
@@ -67,9 +67,9 @@ def survey_run(folder: Path) -> Forgettable:
         JournalError: The journal cannot be read: what it has made is not known.
     """
     view = load_run(folder)
-    # What a copy names, or a run that another machine has from the home, is not this folder's to account for.
+    # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
     is_restored = restored_path(folder).exists()
-    is_taken = bool(view.home) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
+    is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
     return Forgettable(
         id=view.id,
@@ -82,10 +82,10 @@ def survey_run(folder: Path) -> Forgettable:
         curve_bytes=_sum_below(sizes, folder / "series"),
         records=view.last_seq,
         is_restored=is_restored,
-        home=view.home,
+        store=view.store,
         remedy=(
             f"Bring it there first: eksml-tui runs resume {view.id}"
-            if _is_home_behind(view)
+            if _is_store_behind(view)
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
         is_anothers=is_restored or is_taken,
@@ -148,12 +148,12 @@ def _life_of(folder: Path, view: RunView) -> Iterator[str]:
         reader.close()
     if view.state not in OVER:
         yield f"it is {view.state.value}, and a runner may go on with it"
-    if _is_home_behind(view):
-        yield f"its home {view.home} may not have its end, which others would see at work, and lost, for good"
+    if _is_store_behind(view):
+        yield f"its store {view.store} may not have its end, which others would see at work, and lost, for good"
 
 
-def _is_home_behind(view: RunView) -> bool:
-    return any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices)
+def _is_store_behind(view: RunView) -> bool:
+    return any(notice.kind is NoticeKind.STORE_BEHIND for notice in view.notices)
 
 
 def _left_of(folder: Path, view: RunView) -> Iterator[str]:

@@ -47,11 +47,9 @@ from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.fleet.prices import PriceBook
-from actions.run.context.home_address import parse_home
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import is_remote, resolve_secret
-from actions.run.home.listing import announce_run, withdraw_announced
-from actions.run.home.store import open_home
+from actions.run.context.store_address import parse_store
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     S3_ENDPOINT_VARIABLE,
@@ -62,7 +60,7 @@ from actions.run.journal.folder import (
     keep_reserve,
     make_block,
     runner_log_path,
-    runs_home,
+    runs_folder,
     starts_path,
 )
 from actions.run.journal.reader import list_runs
@@ -70,6 +68,8 @@ from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
 from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, RunAccount, StageOutline
+from actions.run.store.drivers import open_store
+from actions.run.store.listing import announce_run, withdraw_announced
 from actions.terraform.backend import own_backend, require_locks
 from actions.terraform.driver import find_terraform
 from actions.terraform.modules import ModuleRelease, module_calls
@@ -99,7 +99,7 @@ def create_folder(
     clock: Clock,
     roots: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
-    home: Path | None = None,
+    base: Path | None = None,
 ) -> Path:
     """Create the folder of a run: a copy of its blueprint, its operators' releases, its environment, its journal.
 
@@ -111,14 +111,14 @@ def create_folder(
         clock: Stamps the journal.
         roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
-        home: The folder of all runs, if not the usual one.
+        base: The folder of all runs, if not the usual one.
 
     Raises:
         ConfigError: The blueprint cannot be copied, or the folder cannot be created.
         JournalError: The folder lies on a network file system.
     """
     refuse_if_readonly(f"the launch of {created.blueprint_id}")
-    runs = private_directory(home or runs_home())
+    runs = private_directory(base or runs_folder())
     refuse_network_filesystem(runs)
     scratch = runs / f".{created.run_id}.{os.getpid()}"
     final = runs / created.run_id
@@ -169,9 +169,9 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _copy_folder(source: Path, target: Path) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    base = source.resolve()
+    top = source.resolve()
     for path in files:
-        if not path.resolve().is_relative_to(base):
+        if not path.resolve().is_relative_to(top):
             raise ConfigError(
                 f"{path} links to a file outside its blueprint's folder.", hint="Copy the file into the folder."
             )
@@ -231,7 +231,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
 
 
 def require_preconditions(
-    blueprint: Blueprint, binding: Binding, *, before_fetching: bool = False, state_home: str = ""
+    blueprint: Blueprint, binding: Binding, *, before_fetching: bool = False, store: str = ""
 ) -> None:
     """Require the programs and secrets that the run will use.
 
@@ -239,16 +239,16 @@ def require_preconditions(
         blueprint: With its preset applied.
         binding: The values of its parameters.
         before_fetching: Archives of pinned modules are yet to come, so git is not needed for these.
-        state_home: The home of the run, `s3://BUCKET/PREFIX`, where Terraform keeps its states.
+        store: The store of the run, `s3://BUCKET/PREFIX`, where Terraform keeps its states.
 
     Raises:
         ConfigError: One is missing.
-        RefusedError: Terraform is too old to lock a state in the home.
+        RefusedError: Terraform is too old to lock a state in the store.
     """
     preset = blueprint.presets.get(binding.preset)
     if not (preset and preset.simulate_terraform):
         _require_programs(blueprint, binding, before_fetching=before_fetching)
-        _require_locks(blueprint, binding, state_home)
+        _require_locks(blueprint, binding, store)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
@@ -276,16 +276,16 @@ def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching
             )
 
 
-def _require_locks(blueprint: Blueprint, binding: Binding, state_home: str) -> None:
-    """Require a Terraform that locks states in the home, if a root keeps its state there."""
+def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
+    """Require a Terraform that locks states in the store, if a root keeps its state there."""
     program, skipped = find_terraform(), skipped_stages(blueprint, binding)
     roots = [
         root_folder(blueprint.folder, stage.root)
         for stage in blueprint.stages
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
-    if state_home and program is not None and not all(own_backend(root) for root in roots):
-        require_locks(version_now(program), state_home)
+    if store and program is not None and not all(own_backend(root) for root in roots):
+        require_locks(version_now(program), store)
 
 
 def _require_secret(name: str, reference: str) -> None:
@@ -306,8 +306,8 @@ def create_run(
     auto_approve: bool = False,
     account: RunAccount | None = None,
     limits: Limits | None = None,
-    home: Path | None = None,
-    home_url: str = "",
+    base: Path | None = None,
+    store_url: str = "",
     require: Callable[[], None] = lambda: None,
 ) -> Path:
     """Create a run of a blueprint, and return its folder. Nothing is started.
@@ -321,13 +321,13 @@ def create_run(
         auto_approve: Carry out plans without a request to approve them.
         account: Of the credentials; `None` for that of its first contact with AWS.
         limits: At which it parks or tears itself down; none if not given.
-        home: The folder of all runs, if not the usual one.
-        home_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
-            tried: a run whose home cannot be written is not created. That blocks for some seconds at most.
+        base: The folder of all runs, if not the usual one.
+        store_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
+            tried: a run whose store cannot be written is not created. That blocks for some seconds at most.
         require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
-        UsageError, AccessError, UnreachableError, RefusedError: `home_url` is not a home, or cannot be written.
+        UsageError, AccessError, UnreachableError, RefusedError: `store_url` is not a store, or cannot be written.
         BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
@@ -335,17 +335,17 @@ def create_run(
         JournalError: The folder lies on a network file system.
     """
     refuse_if_readonly(f"the launch of {blueprint.id}")
-    chosen = _chosen(blueprint, binding, clock, home_url)
+    chosen = _chosen(blueprint, binding, clock, store_url)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
     cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
     owner = present_operator(arn=account.arn if account else "")
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
-    home_url = str(parse_home(home_url)) if home_url else ""
+    store_url = str(parse_store(store_url)) if store_url else ""
     created = replace(
-        first, auto_approve=auto_approve, account=account, owner=owner, home=home_url, limits=limits or Limits()
+        first, auto_approve=auto_approve, account=account, owner=owner, store=store_url, limits=limits or Limits()
     )
     supplies = _supplies(chosen, binding)
-    with _announced(created, clock), one_at_a_time(home or runs_home()):
+    with _announced(created, clock), one_at_a_time(base or runs_folder()):
         require()
         return create_folder(
             created,
@@ -354,7 +354,7 @@ def create_run(
             supplies=supplies,
             environment={**environment, **found_by},
             clock=clock,
-            home=home,
+            base=base,
         )
 
 
@@ -390,11 +390,11 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
 
 @contextmanager
 def _announced(created: Created, clock: Clock) -> Iterator[None]:
-    """Write the run's first object to its home, if it has one; take it back if the run is not created."""
-    if not created.home:
+    """Write the run's first object to its store, if it has one; take it back if the run is not created."""
+    if not created.store:
         yield
         return
-    store = open_home(created.home, region=created.cluster.region)
+    store = open_store(created.store, region=created.cluster.region)
     try:
         asyncio.run(announce_run(store, created, clock=clock))
         try:
@@ -432,11 +432,11 @@ def first_record(blueprint: Blueprint, binding: Binding, *, run_id: str, cluster
     )
 
 
-def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock, home: str) -> Blueprint:
+def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock, store: str) -> Blueprint:
     """Return the blueprint with its preset applied, if a run of it can be launched."""
     require_access(blueprint)
     chosen = blueprint.under(binding.preset)
-    require_preconditions(chosen, binding, state_home=home)
+    require_preconditions(chosen, binding, store=store)
     require_together(blueprint, binding, clock.now().date())
     return chosen
 

@@ -168,7 +168,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         *([("Account", view.account.id)] if view.account else []),
         *([("Owner", _owner(view))] if view.owner else []),
-        ("Home", view.home or "none: the run is on this machine alone"),
+        ("Store", view.store or "none: the run is on this machine alone"),
         ("State", state_words(view.state, paid) + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     spending = spending_of(view, last_moment(view) if now is None else now)
@@ -217,7 +217,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "cluster": {"name": view.cluster.name, "region": view.cluster.region},
             "account": view.account.id if view.account else None,
             "owner": _operator(view.owner),
-            "home": view.home,
+            "store": view.store,
             "epoch": view.epoch,
             "rebuilt": {"missing": list(view.not_rebuilt)} if view.is_rebuilt else None,
             "requests": [

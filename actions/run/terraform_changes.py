@@ -17,9 +17,9 @@ from actions.base.untrusted import one_line
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
-from actions.run.context.state_home import state_home_of
+from actions.run.context.state_backend import state_backend_of
 from actions.run.journal.elsewhere import refuse_elsewhere
-from actions.run.journal.folder import blueprint_path, environment_path, load_environment, runs_home, terraform_path
+from actions.run.journal.folder import blueprint_path, environment_path, load_environment, runs_folder, terraform_path
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import append_record
 from actions.run.stages.terraform_takeover import has_lost_state, may_hold
@@ -114,13 +114,13 @@ def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
     return [_report_of(folder, view, stage) for stage in begun]
 
 
-def working_directories(home: Path | None = None) -> list[Path]:
+def working_directories(store: Path | None = None) -> list[Path]:
     """Return the working directories of all runs' Terraform stages.
 
     Args:
-        home: The folder of all runs, if not the usual one.
+        store: The folder of all runs, if not the usual one.
     """
-    return sorted((home or runs_home()).glob("*/terraform/*/"))
+    return sorted((store or runs_folder()).glob("*/terraform/*/"))
 
 
 def terraform_table(report: Sequence[TerraformStageReport], run_id: str) -> str:
@@ -189,11 +189,11 @@ def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
         kept_in = own_backend(root)
         if not may_hold(view, stage, is_prepared=is_prepared(work), backend=kept_in):
             return _Answer(0)
-        home = state_home_of(view, stage.id, work=work, root=root, environment=environment)
-        kept_in = str(home) if home is not None else kept_in
+        store = state_backend_of(view, stage.id, work=work, root=root, environment=environment)
+        kept_in = str(store) if store is not None else kept_in
         if program is None:
             return _Answer(None, kept_in, "The terraform program is not on PATH.")
-        state = ask_state(program, work, environment, root=root, home=home)
+        state = ask_state(program, work, environment, root=root, store=store)
     except (ConsoleError, OSError) as error:
         sentence = error.sentence() if isinstance(error, ConsoleError) else f"{error}."
         return _Answer(None, kept_in, sentence)

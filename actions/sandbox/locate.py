@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, UnreachableError
-from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_home, take_lock
+from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_folder, take_lock
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
 
 START_SECONDS = 60.0
@@ -58,7 +58,7 @@ class RunningSandbox(msgspec.Struct, frozen=True):
 
 def sandbox_folder(name: str) -> Path:
     """Return the folder where the sandbox `name` keeps its kubeconfig and state file."""
-    return state_home() / "sandbox" / name
+    return state_folder() / "sandbox" / name
 
 
 def find_sandbox(name: str) -> RunningSandbox | None:
@@ -73,7 +73,7 @@ def find_sandbox(name: str) -> RunningSandbox | None:
 
 def running_sandboxes() -> list[RunningSandbox]:
     """Return all that run, by their state files."""
-    names = sorted(file.parent.name for file in (state_home() / "sandbox").glob("*/process.json"))
+    names = sorted(file.parent.name for file in (state_folder() / "sandbox").glob("*/process.json"))
     return [found for name in names if (found := find_sandbox(name))]
 
 

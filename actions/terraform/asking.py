@@ -1,6 +1,6 @@
 """Questions about a state that are put to Terraform itself, in a folder that holds nothing but the backend.
 
-Neither modules nor providers are needed for that, nor the working directory of the root: a state in a home is read on
+Neither modules nor providers are needed for that, nor the working directory of the root: a state in a store is read on
 any machine. Only for a backend that the root configures itself the question is put in the working directory.
 """
 
@@ -14,7 +14,7 @@ from actions.base.errors import ConsoleError, ToolError, UnreachableError
 from actions.base.process import run_tool_now
 from actions.base.untrusted import plain_text
 from actions.terraform import arguments
-from actions.terraform.backend import StateHome, own_backend
+from actions.terraform.backend import StateBackend, own_backend
 from actions.terraform.events import read_events
 from actions.terraform.failure import UninitialisedError, backend_failure, failure_of
 from actions.terraform.state import EMPTY_STATE, StateFile, read_state
@@ -30,7 +30,7 @@ def ask_state(
     environment: Mapping[str, str],
     *,
     root: Path | None = None,
-    home: StateHome | None = None,
+    store: StateBackend | None = None,
 ) -> StateFile:
     """Return the state of a root, from Terraform. Blocks, up to some seconds; writes nothing.
 
@@ -39,7 +39,7 @@ def ask_state(
         work: The working directory of the root; it may not exist.
         environment: Variables for the program in addition to the usual ones.
         root: The root, for the backend that it configures itself; the working directory by default.
-        home: Where the state is, if the root has no backend of its own.
+        store: Where the state is, if the root has no backend of its own.
 
     Raises:
         UninitialisedError: The root's own backend has to be configured in the working directory by `init` first.
@@ -53,8 +53,8 @@ def ask_state(
         return read_state(_run(arguments.state_pull_arguments(program), work, environment))
     with tempfile.TemporaryDirectory(prefix="eksml-state-") as name:
         folder = Path(name)
-        if home is not None:
-            (folder / "backend.tf.json").write_bytes(home.configuration())
+        if store is not None:
+            (folder / "backend.tf.json").write_bytes(store.configuration())
             _run(arguments.init_arguments(program, has_lock_file=False), folder, environment)
         elif not (work / STATE_FILE).exists():
             return EMPTY_STATE

@@ -1,6 +1,6 @@
-"""The place of a root's state: the backend that its operator has written, or the home of the run.
+"""The place of a root's state: the backend that its operator has written, or the store of the run.
 
-A home is a bucket. The state goes there by Terraform's own `s3` backend, by way of an override file in the working
+A store is a bucket. The state goes there by Terraform's own `s3` backend, by way of an override file in the working
 directory: the root and the blueprint's copy stay as they are. A backend of the operator's is never overridden.
 
 Sources: developer.hashicorp.com/terraform/language/backend/s3 and …/language/files/override; Terraform's upgrade guide
@@ -38,7 +38,7 @@ _FOR_OTHERS = {
 """Settings for a service that is like S3: it has no STS, no accounts and no hosts named after buckets."""
 
 
-class StateHome(msgspec.Struct, frozen=True):
+class StateBackend(msgspec.Struct, frozen=True):
     """The object in S3 that holds the state of one stage."""
 
     bucket: str
@@ -79,7 +79,7 @@ def asks_aws(environment: Mapping[str, str]) -> bool:
     return not address or (urlsplit(address).hostname or "").endswith(_AWS_HOSTS)
 
 
-def require_locks(version: tuple[int, int], home: str) -> None:
+def require_locks(version: tuple[int, int], store: str) -> None:
     """Refuse a Terraform whose `s3` backend cannot lock a state in the bucket itself.
 
     Raises:
@@ -87,8 +87,8 @@ def require_locks(version: tuple[int, int], home: str) -> None:
     """
     if version < OLDEST_FOR_HOME:
         raise RefusedError(
-            f"Terraform {version[0]}.{version[1]} cannot lock a state in {home}: use_lockfile came with 1.10.",
-            hint="Install Terraform 1.10 or later, or launch without a home.",
+            f"Terraform {version[0]}.{version[1]} cannot lock a state in {store}: use_lockfile came with 1.10.",
+            hint="Install Terraform 1.10 or later, or launch without a store.",
         )
 
 

@@ -23,7 +23,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.terraform import arguments
 from actions.terraform.asking import CLI_ENVIRONMENT, ask_state, tool_failure
-from actions.terraform.backend import StateHome, own_backend, require_locks
+from actions.terraform.backend import StateBackend, own_backend, require_locks
 from actions.terraform.detached import DetachedOperation, lock_ids, logged_to
 from actions.terraform.events import (
     VANISHED,
@@ -90,7 +90,7 @@ class TerraformDriver:
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
         providers: Folder of archives of providers, likewise.
-        home: Where the state is kept, if the root has no backend of its own; the work folder by default.
+        store: Where the state is kept, if the root has no backend of its own; the work folder by default.
     """
 
     is_simulated = False
@@ -105,11 +105,11 @@ class TerraformDriver:
         clock: Clock | None = None,
         modules: Path | None = None,
         providers: Path | None = None,
-        home: StateHome | None = None,
+        store: StateBackend | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self._clock = clock
-        self._home = home
+        self._store = store
         self._directory = WorkingDirectory(root, work)
         self._program = program
         self._modules = modules
@@ -131,18 +131,18 @@ class TerraformDriver:
             ConfigError: The folder of the providers' cache cannot be made.
             UnreachableError: Providers or modules cannot be downloaded.
             RefusedError: A provider is not the one that the lock file records; or this Terraform is too old to lock a
-                state in a home.
+                state in a store.
             ToolError: Anything else.
         """
         if self.running():
             return ""
         self._directory.require_saved_state()
-        home = await self._usable_home()
-        self._directory.prepare(home.configuration() if home else b"")
+        store = await self._usable_home()
+        self._directory.prepare(store.configuration() if store else b"")
         if self._modules is not None:
             install_modules(self._directory.root, self._directory.folder, self._modules)
         is_locked = self._directory.has_lock_file
-        is_configured = home is not None and self._directory.is_configured
+        is_configured = store is not None and self._directory.is_configured
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
         folder = self._directory.folder
         async with installing(folder, self._environment, self._clock, mirror=self._providers) as variables:
@@ -245,7 +245,7 @@ class TerraformDriver:
             directory.folder,
             self._environment,
             root=directory.root,
-            home=self._home,
+            store=self._store,
         )
 
     def running(self) -> str:
@@ -416,16 +416,16 @@ class TerraformDriver:
         refuse_if_readonly("terraform force-unlock")
         await self._query(arguments.unlock_arguments(self._program, lock.id))
 
-    async def _usable_home(self) -> StateHome | None:
-        """Return the home of the state, if it is kept there.
+    async def _usable_home(self) -> StateBackend | None:
+        """Return the store of the state, if it is kept there.
 
         Raises:
             RefusedError: This Terraform cannot lock it there.
         """
-        if self._home is None or own_backend(self._directory.root):
+        if self._store is None or own_backend(self._directory.root):
             return None
-        require_locks(await fetch_version(self._program), str(self._home))
-        return self._home
+        require_locks(await fetch_version(self._program), str(self._store))
+        return self._store
 
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:
         operation = self._operations[name]
@@ -543,7 +543,7 @@ def open_terraform(
     clock: Clock | None = None,
     modules: Path | None = None,
     providers: Path | None = None,
-    home: StateHome | None = None,
+    store: StateBackend | None = None,
 ) -> Terraform:
     """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
 
@@ -558,7 +558,7 @@ def open_terraform(
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
         providers: Folder of archives of providers, likewise.
-        home: Where the state is kept, if the root has no backend of its own; the work folder by default.
+        store: Where the state is kept, if the root has no backend of its own; the work folder by default.
 
     Raises:
         ConfigError: There is no program, and simulating is not allowed.
@@ -570,7 +570,7 @@ def open_terraform(
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
     return TerraformDriver(
-        root, work, environment, program=program, clock=clock, modules=modules, providers=providers, home=home
+        root, work, environment, program=program, clock=clock, modules=modules, providers=providers, store=store
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
-from actions.base.files import cache_home, private_directory, read_file, take_lock, write_private
+from actions.base.files import private_directory, read_file, take_lock, user_cache_folder, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform.working_directory import PROVIDERS_FOLDER
 
@@ -42,7 +42,7 @@ class CachedProvider(msgspec.Struct, frozen=True):
 
 def plugin_cache_folder() -> Path:
     """Return the folder of the cache; it may not exist."""
-    return cache_home() / "terraform-plugins"
+    return user_cache_folder() / "terraform-plugins"
 
 
 def note_user(cache: Path, work: Path) -> None:

@@ -22,7 +22,7 @@ from actions.base.guard import guarded_by
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.engine.companions import accompanied, arbiters_of, companions_of, home_of
+from actions.run.engine.companions import accompanied, arbiters_of, companions_of, store_of
 from actions.run.engine.fence import Fence
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal
@@ -35,8 +35,8 @@ from actions.run.spool.format import devices_file, points_file
 from actions.run.state.records import Limits, Output
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store
-from tests.support.homes import URL
 from tests.support.smallrun import carry_out
+from tests.support.stores import URL
 
 CLOCK = SystemClock()
 RECORDS = 400
@@ -64,8 +64,8 @@ def _a_run(place: Path, sandbox: RunningSandbox) -> Path:
         environment={},
         clock=CLOCK,
         limits=Limits(budget_usd="1000"),
-        home=place / "runs",
-        home_url=URL,
+        base=place / "runs",
+        store_url=URL,
     )
 
 
@@ -75,7 +75,7 @@ async def _measured(folder: Path, seconds: float) -> dict[str, float]:
     runner_journal, backend = RunnerJournal(journal, lease, CLOCK), LiveBackend(folder, CLOCK)
     view = await runner_journal.view()
     said: list[str] = []
-    home = home_of(view)
+    home = store_of(view)
     fence = Fence(
         folder,
         view,

@@ -25,8 +25,8 @@ from actions.run.spool.files import AppendOnly
 from actions.run.spool.format import devices_file, points_file
 from actions.run.state.records import Output
 from tests.support.account import REGION, client
-from tests.support.homes import BUCKET, CREDENTIALS, Replicated, a_run_with_home
 from tests.support.polling import wait
+from tests.support.stores import BUCKET, CREDENTIALS, Replicated, a_run_with_store
 from tests.unit.run.world import creation
 
 _RECORDS = 400
@@ -93,7 +93,7 @@ def main() -> int:
     """Measure, and print JSON."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     with tempfile.TemporaryDirectory(prefix="eksml-bench-") as name, a_store():
-        folder = a_run_with_home(Path(name), creation(), SystemClock())
+        folder = a_run_with_store(Path(name), creation(), SystemClock())
         sys.stdout.write(json.dumps(asyncio.run(_measured(folder, seconds))) + "\n")
     return 0
 

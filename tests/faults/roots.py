@@ -119,12 +119,12 @@ def a_root_run(
             environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
             clock=SystemClock(),
             auto_approve=auto_approve,
-            home=tmp_path / "runs",
+            base=tmp_path / "runs",
         )
 
 
 def _with_home(make: Callable[..., Path], state_home: str, created: Created, **options: Any) -> Path:
-    return make(replace(created, home=state_home), **options)
+    return make(replace(created, store=state_home), **options)
 
 
 def elsewhere(folder: Path, runs: Path) -> Path:

@@ -133,7 +133,7 @@ async def test_d03_what_a_console_resumes_by_itself_waits_too(tmp_path: Path, sa
     folder = a_logged_run(tmp_path, sandbox, printing(LINES))
     kill(begun(folder))
     with fault(sandbox, "kind=broken"):
-        assert resume_interrupted(home=folder.parent) != []
+        assert resume_interrupted(base=folder.parent) != []
         wait_for_waiting(folder)
     has_succeeded(folder)
     taken_down(folder)

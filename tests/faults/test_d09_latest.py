@@ -44,7 +44,7 @@ def created(home: Path, run_id: str, days: float = 0.0) -> Path:
     source.mkdir(exist_ok=True, parents=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
     body = replace(creation(), run_id=run_id)
-    return create_folder(body, source=source, environment={}, clock=ClockAt(days), home=home / "runs")
+    return create_folder(body, source=source, environment={}, clock=ClockAt(days), base=home / "runs")
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -55,13 +55,13 @@ def test_the_order_is_that_of_creation_whatever_the_clock_says(
     home = tmp_path_factory.mktemp("order")
     ids = [created(home, f"run-{place}", away).name for place, away in enumerate(days)]
     assert [run.id for run in list_runs(home / "runs")] == ids[::-1]
-    assert find_run("latest", home=home / "runs").name == ids[-1]
+    assert find_run("latest", base=home / "runs").name == ids[-1]
 
 
 def test_a_run_launched_after_the_clock_went_back_is_the_latest(tmp_path: Path) -> None:
     created(tmp_path, "first")
     created(tmp_path, "second", days=-3)
-    assert find_run("latest", home=tmp_path / "runs").name == "second"
+    assert find_run("latest", base=tmp_path / "runs").name == "second"
 
 
 @pytest.mark.parametrize("spoil", ["garbage", "empty", "no journal", "no entry"])
@@ -79,17 +79,17 @@ def test_the_latest_is_refused_if_it_cannot_be_read(tmp_path: Path, spoil: str) 
         newest.rename(tmp_path / "away")
         (tmp_path / "runs" / "newest").symlink_to("nowhere")
     with pytest.raises(RefusedError, match=r"newest run, newest, cannot be read.*") as refused:
-        find_run("latest", home=tmp_path / "runs")
+        find_run("latest", base=tmp_path / "runs")
     assert refused.value.hint == "Name a run."
-    assert find_run("older", home=tmp_path / "runs").name == "older"
+    assert find_run("older", base=tmp_path / "runs").name == "older"
 
 
 def test_a_beginning_that_a_broken_run_shares_is_ambiguous(tmp_path: Path) -> None:
     created(tmp_path, "demo-1121-aaaa")
     (created(tmp_path, "demo-1121-abbb") / "journal.db").write_bytes(b"garbage" * 4000)
     with pytest.raises(MissingError, match="a prefix of 2 run ids"):
-        find_run("demo-1121-a", home=tmp_path / "runs")
-    assert find_run("demo-1121-aa", home=tmp_path / "runs").name == "demo-1121-aaaa"
+        find_run("demo-1121-a", base=tmp_path / "runs")
+    assert find_run("demo-1121-aa", base=tmp_path / "runs").name == "demo-1121-aaaa"
 
 
 def test_runs_from_before_they_were_counted_come_first_by_their_time(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_runs_from_before_they_were_counted_come_first_by_their_time(tmp_path: P
     assert [run.id for run in list_runs(tmp_path / "runs")] == ["younger", "older"]
     (tmp_path / "runs" / "unknown").mkdir()  # it may be the newest: nobody knows
     with pytest.raises(RefusedError, match="newest run, unknown"):
-        find_run("latest", home=tmp_path / "runs")
+        find_run("latest", base=tmp_path / "runs")
     created(tmp_path, "counted", days=-9)
-    assert find_run("latest", home=tmp_path / "runs").name == "counted"
+    assert find_run("latest", base=tmp_path / "runs").name == "counted"
 
 
 def test_a_lost_list_is_made_anew_from_the_journals(tmp_path: Path) -> None:

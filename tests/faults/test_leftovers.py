@@ -96,7 +96,7 @@ def an_own_cluster(tmp_path: Path, sandbox: RunningSandbox, cluster: str) -> Pat
         environment={},
         clock=CLOCK,
         auto_approve=True,
-        home=tmp_path / "runs",
+        base=tmp_path / "runs",
     )
 
 

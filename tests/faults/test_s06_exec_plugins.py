@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from actions.base.files import state_home
+from actions.base.files import state_folder
 from actions.cluster.auth.exec_plugins import ALLOW_VARIABLE, CONFIRMED, PluginUnconfirmedError, confirm
 from actions.run.journal.folder import load_environment
 from actions.run.state.view import RunState
@@ -103,7 +103,7 @@ async def test_s6_a_run_keeps_what_was_allowed_when_it_was_launched(
         confirm(unconfirmed.value.request)
         folder = a_small_run(tmp_path, files, kubeconfig=kubeconfig)
         assert (await carry_out(folder)).state is RunState.SUCCEEDED
-        (state_home() / CONFIRMED).unlink()
+        (state_folder() / CONFIRMED).unlink()
         plugin.write_text(plugin.read_text() + "# of a newer version\n")
         assert (await torn_down(folder)).state is RunState.TORN_DOWN
 

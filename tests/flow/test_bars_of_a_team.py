@@ -26,10 +26,10 @@ from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
-from tests.support.homes import Proxy, a_home
 from tests.support.leftover import delete_folder
 from tests.support.members import Member, a_member, audited, is_of, stop_between_records
 from tests.support.polling import wait
+from tests.support.stores import Proxy, a_home
 from tests.support.terminal import Terminal, needs_tmux
 
 pytestmark = pytest.mark.kill

@@ -15,10 +15,10 @@ import pytest
 from actions.base.process import is_alive
 from actions.run.journal.reader import load_run
 from actions.run.state.view import StageState
-from tests.support.homes import CREDENTIALS, URL, Proxy, a_home
 from tests.support.leftover import delete_folder
 from tests.support.polling import wait
 from tests.support.program import Program
+from tests.support.stores import CREDENTIALS, URL, Proxy, a_home
 
 pytestmark = pytest.mark.kill
 
@@ -51,7 +51,7 @@ def member(home: Proxy, tmp_path: Path) -> Iterator[_Member]:
 
 
 def test_a_run_whose_folder_is_gone_is_seen_from_its_home(home: Proxy, member: _Member) -> None:
-    options = ("--yes", "--auto-approve", "--preset", "rehearsal", "--home", URL, "max_steps=900000")
+    options = ("--yes", "--auto-approve", "--preset", "rehearsal", "--store", URL, "max_steps=900000")
     launched = member.run("--demo", "--speed", "60", "launch", "bionemo-esm1nv", *options)
     assert launched.returncode == 0, launched.stderr
     run_id = launched.stdout.strip()
@@ -65,18 +65,18 @@ def test_a_run_whose_folder_is_gone_is_seen_from_its_home(home: Proxy, member: _
     wait(lambda: not is_alive(runner), "the runner's end")
     delete_folder(member.state / "runs")
 
-    listed = json.loads(member.run("runs", "list", "--home", URL, "-o", "json").stdout)
+    listed = json.loads(member.run("runs", "list", "--store", URL, "-o", "json").stdout)
     assert [(run["id"], run["state"], run["stage"]) for run in listed] == [(run_id, "running", "train")]
     train = _stage(member, run_id, "train")
     assert (train["kind"], train["attempt"]) == ("job", 1)
-    curves = member.run("runs", "curves", run_id, "--home", URL, "-o", "csv")
+    curves = member.run("runs", "curves", run_id, "--store", URL, "-o", "csv")
     assert curves.returncode == 0, curves.stderr
     losses = [row["train_loss"] for row in csv.DictReader(io.StringIO(curves.stdout)) if row["train_loss"]]
     assert len(losses) > 10, curves.stdout[:500]
 
 
 def _stage(member: _Member, run_id: str, stage_id: str) -> dict[str, object]:
-    shown = member.run("runs", "show", run_id, "--home", URL, "-o", "json")
+    shown = member.run("runs", "show", run_id, "--store", URL, "-o", "json")
     if shown.returncode:
         return {"state": shown.stderr}
     stages: list[dict[str, object]] = json.loads(shown.stdout)["stages"]

@@ -184,7 +184,7 @@ async def test_a_restored_run_asks_its_cluster_who_has_it(
     folder = a_run(tmp_path, kubeconfig)
     await worked(folder)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "there")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "there")
     restored = tmp_path / "there" / folder.name
     kubeconfig_path(restored).write_bytes(kubeconfig_path(folder).read_bytes())  # with what no archive has: its token
     for clock in (CLOCK, LaterClock()):  # its heartbeat is young, by the cluster's clock

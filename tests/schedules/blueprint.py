@@ -102,7 +102,7 @@ def printed_lines() -> list[str]:
 
 
 def make_run(
-    folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], auto_approve: bool, home_url: str = ""
+    folder: Path, *, kubeconfig: Path, environment: Mapping[str, str], auto_approve: bool, store_url: str = ""
 ) -> Path:
     """Make a run of the blueprint; nothing is started. The folder of all runs is that of `XDG_STATE_HOME`.
 
@@ -111,7 +111,7 @@ def make_run(
         kubeconfig: Of the cluster.
         environment: Of the run's processes.
         auto_approve: Whether plans are carried out without being asked about.
-        home_url: Of the home that it is replicated to; empty for none.
+        store_url: Of the home that it is replicated to; empty for none.
     """
     command = "; ".join(f"echo {line}; sleep 2" for line in printed_lines())
     files = {
@@ -132,5 +132,5 @@ def make_run(
         environment=environment,
         clock=SystemClock(),
         auto_approve=auto_approve,
-        home_url=home_url,
+        store_url=store_url,
     )

@@ -17,8 +17,8 @@ from actions.base.process import ProcessIdentity, boot_id
 from tests.schedules.partition import Relay
 from tests.support import zygote
 from tests.support.forked import forked
-from tests.support.homes import Proxy
 from tests.support.program import Program
+from tests.support.stores import Proxy
 from tui.cli.main import main
 
 _KEPT_CHARACTERS = 1 << 17

@@ -23,8 +23,8 @@ from tests.schedules.host import Console, Host
 from tests.schedules.machine import Machine
 from tests.schedules.partition import Relay
 from tests.schedules.schedule import Fault, FaultKind
-from tests.support.homes import DENIED, EXPIRED, SLOW_DOWN, Proxy
 from tests.support.leftover import send
+from tests.support.stores import DENIED, EXPIRED, SLOW_DOWN, Proxy
 
 FOREIGN_DATA = {"of": "c29tZWJvZHk="}
 TERRAFORM_OPERATIONS = ("apply", "destroy")
@@ -58,9 +58,9 @@ _OF_OTHERS: Mapping[FaultKind, tuple[str, ...]] = {
     FaultKind.OTHER_TEARDOWN: ("teardown", "--confirm", "bionemo-on-eks"),
 }
 _HOME: Mapping[FaultKind, Callable[[Proxy], None]] = {
-    FaultKind.HOME_AWAY: lambda proxy: setattr(proxy, "is_away", True),
+    FaultKind.STORE_AWAY: lambda proxy: setattr(proxy, "is_away", True),
     FaultKind.HOME_BROKEN: lambda proxy: setattr(proxy, "fault", SLOW_DOWN),
-    FaultKind.HOME_REFUSED: lambda proxy: setattr(proxy, "fault", DENIED),
+    FaultKind.STORE_REFUSED: lambda proxy: setattr(proxy, "fault", DENIED),
     FaultKind.HOME_EXPIRED: lambda proxy: setattr(proxy, "fault", EXPIRED),
     FaultKind.HOME_SLOW: lambda proxy: setattr(proxy, "delay_seconds", 1.5),
     FaultKind.HOME_LOST: _lose_answers,

@@ -20,7 +20,7 @@ from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.schedules.audited import length_of_log
 from tests.schedules.inject import Elsewhere, Foreign, Injector
 from tests.schedules.machine import Machine
-from tests.schedules.moving import Move, Moved, is_at_work, lock_to_remove, rows_in_home
+from tests.schedules.moving import Move, Moved, is_at_work, lock_to_remove, rows_in_store
 from tests.schedules.schedule import MOVES, ONLY_WITH_TERRAFORM, Fault, FaultKind, Moment, Schedule
 
 LIMIT_SECONDS = 240.0
@@ -165,11 +165,11 @@ class Life:
 
     def _is_home_complete(self) -> bool:
         """Return whether the home has all; else let a runner bring it up to date, as an operator would who looks."""
-        if not self._machine.has_home or self._late_runs == _MOST_LATE:
+        if not self._machine.has_store or self._late_runs == _MOST_LATE:
             return True
         if self._injector.runner is not None and is_alive(self._injector.runner):
             return False  # it gives the rest to the home
-        if len(rows_in_home(self._machine.account, self._folder.name)) >= len(self._reader.records()):
+        if len(rows_in_store(self._machine.account, self._folder.name)) >= len(self._reader.records()):
             return True
         self._late_runs += 1
         self._tell("the home lacks records")

@@ -21,10 +21,10 @@ from tests.schedules.history import History
 from tests.schedules.host import HOOK, Command, Console, Host
 from tests.schedules.partition import Relay
 from tests.support.account import REGION, an_account, client
-from tests.support.homes import BUCKET, URL, a_proxy
 from tests.support.leftover import send
 from tests.support.polling import wait
 from tests.support.program import Program
+from tests.support.stores import BUCKET, URL, a_proxy
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 """None of the machine's: the sandbox's own are in a file."""
@@ -63,7 +63,7 @@ class Machine:
     run_environment: Mapping[str, str]
     """Of the run's processes, beside what operators hand on."""
     has_small_disk: bool
-    has_home: bool = False
+    has_store: bool = False
     account: str = ""
     """The address of the account that has the home, past all faults; empty without one."""
     consoles: list[Console] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Machine:
                 kubeconfig=self.kubeconfig,
                 environment=self.run_environment,
                 auto_approve=auto_approve,
-                home_url=URL if proxy else "",
+                store_url=URL if proxy else "",
             )
 
     def open_console(self, host: Host, run: str) -> Console:
@@ -105,12 +105,12 @@ class Machine:
 
 
 @contextmanager
-def a_machine(base: Path, *, has_home: bool = False, keeps_disks: bool = False) -> Iterator[Machine]:
+def a_machine(base: Path, *, has_store: bool = False, keeps_disks: bool = False) -> Iterator[Machine]:
     """A machine in `base`; all that was started on it is ended, by pid. `XDG_STATE_HOME` is the machine's meanwhile.
 
     Args:
         base: An empty folder.
-        has_home: There is a home for runs, and a second machine.
+        has_store: There is a home for runs, and a second machine.
         keeps_disks: Copy what is on the small disks at the end, to `state-at-end` beside each.
     """
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def a_machine(base: Path, *, has_home: bool = False, keeps_disks: bool = False) 
             "PYTHONPATH": str(base / "hook"),
             "EKSML_TEST_CLOCK": str(base / "clock"),
         }
-        account = stack.enter_context(an_account()) if has_home else ""
+        account = stack.enter_context(an_account()) if has_store else ""
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # moto's, which names each request
         hosts = [_host(stack, base, "anna", environment, account=account, sandbox=sandbox)]
         if account:
@@ -141,7 +141,7 @@ def a_machine(base: Path, *, has_home: bool = False, keeps_disks: bool = False) 
             hosts.append(_host(stack, base / "second", "ben", environment, account=account, sandbox=sandbox))
             _make_bucket(account)
         machine = Machine(
-            hosts, sandbox, history, hosts[0].kubeconfig, base, environment, has_small_disk, has_home, account
+            hosts, sandbox, history, hosts[0].kubeconfig, base, environment, has_small_disk, has_store, account
         )
         stack.callback(_end_processes, machine)
         yield machine

@@ -14,16 +14,16 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from actions.run.home.segments import read_rows
-from actions.run.home.store import open_home
 from actions.run.journal.folder import terraform_path
 from actions.run.journal.store import RecordRow
 from actions.run.state.view import RunView
+from actions.run.store.drivers import open_store
+from actions.run.store.rows import read_rows
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.audited import length_of_log
 from tests.schedules.host import Command, Host
 from tests.schedules.machine import Machine
-from tests.support.homes import URL
+from tests.support.stores import URL
 
 _LOCKED = re.compile(r"state is locked by .*?\(lock ([0-9a-f-]{36})\)")
 _OPERATIONS = ("apply", "destroy")
@@ -91,7 +91,7 @@ class Move:
                 self._tries += 1
                 if not self.began_at:
                     self.began_at, self.began_line = time.time(), length_of_log(self._machine)
-                words = ("runs", "takeover", self._run, "--home", URL, "--confirm", self._run, *self._options)
+                words = ("runs", "takeover", self._run, "--store", URL, "--confirm", self._run, *self._options)
                 self._command = self._machine.begin(self.target, *words, *self._ways)
             return ""
         code = self._command.code()
@@ -111,7 +111,7 @@ def _way_of(host: Host) -> tuple[str, ...]:
     return ("--kubeconfig", str(host.kubeconfig), "--context", load_context(target).context)
 
 
-def rows_in_home(account: str, run: str) -> Sequence[RecordRow]:
+def rows_in_store(account: str, run: str) -> Sequence[RecordRow]:
     """Return the records of a run in its home, past all faults.
 
     Args:
@@ -120,7 +120,7 @@ def rows_in_home(account: str, run: str) -> Sequence[RecordRow]:
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("AWS_ENDPOINT_URL_S3", account)
-        store = open_home(URL, region="us-west-2")
+        store = open_store(URL, region="us-west-2")
         try:
             return asyncio.run(read_rows(store, run))
         finally:

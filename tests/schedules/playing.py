@@ -61,7 +61,7 @@ def play(
     folder = home or Path(tempfile.mkdtemp(prefix="eksml-schedule-"))
     began = time.monotonic()
     try:
-        with a_machine(folder, has_home=schedule.has_home, keeps_disks=keeps_disks) as machine:
+        with a_machine(folder, has_store=schedule.has_store, keeps_disks=keeps_disks) as machine:
             story = Life(schedule, machine, limit_seconds=limit_seconds).play()
             violations = violations_of(story, machine)
     finally:

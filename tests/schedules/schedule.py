@@ -41,9 +41,9 @@ class FaultKind(StrEnum):
     FOREIGN = "foreign object in the namespace"
     FOREIGN_LABEL = "foreign object with the run's label"
     FOREIGN_OWNED = "foreign object of another owner"
-    HOME_AWAY = "home away"
+    STORE_AWAY = "home away"
     HOME_BROKEN = "home 503"
-    HOME_REFUSED = "home refused"
+    STORE_REFUSED = "home refused"
     HOME_EXPIRED = "home token expired"
     HOME_SLOW = "home slow"
     HOME_LOST = "home answers lost"
@@ -87,9 +87,9 @@ WISHES = (
 )
 FOREIGN = (FaultKind.FOREIGN, FaultKind.FOREIGN_LABEL, FaultKind.FOREIGN_OWNED)
 HOME = (
-    FaultKind.HOME_AWAY,
+    FaultKind.STORE_AWAY,
     FaultKind.HOME_BROKEN,
-    FaultKind.HOME_REFUSED,
+    FaultKind.STORE_REFUSED,
     FaultKind.HOME_EXPIRED,
     FaultKind.HOME_SLOW,
     FaultKind.HOME_LOST,
@@ -157,7 +157,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """Terraform's plan waits for the operator."""
     absence_seconds: float = 0.0
     """The time that the operator takes to notice that no runner is at work."""
-    has_home: bool = False
+    has_store: bool = False
     """The run is replicated to a home, and there is a second machine."""
     has_own_ways: bool = False
     """Each machine reaches the cluster by a way of its own, which the other's loss leaves alone."""
@@ -165,7 +165,7 @@ class Schedule(msgspec.Struct, frozen=True):
     def lines(self) -> list[str]:
         """For people."""
         approval = "by hand" if self.is_approved_by_hand else "automatic"
-        home = ", with a home" if self.has_home else ""
+        home = ", with a home" if self.has_store else ""
         head = f"seed {self.seed}: approval {approval}, operator comes after {self.absence_seconds:.1f} s{home}"
         return [head, *(f"  {number}. {fault}" for number, fault in enumerate(self.faults, start=1))]
 
@@ -188,8 +188,8 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
     faults = tuple(_fault(rng, kind) for kind in kinds)
     is_approved_by_hand = rng.random() < 0.4 or FaultKind.APPROVE in kinds
     absence_seconds = rng.choice((0.0, 0.3, 1.0, 2.0))
-    has_home = seed >= TEAM_SEEDS
-    if has_home:
+    has_store = seed >= TEAM_SEEDS
+    if has_store:
         faults += tuple(_fault(rng, kind) for kind in _team_kinds(rng, seed))
     if seed >= CUT_OFF_SEEDS:
         faults += tuple(_fault(rng, kind) for kind in CUT_OFF[seed % len(CUT_OFF) :])
@@ -198,7 +198,7 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
         tuple(fault for fault in faults if fault.kind not in without),
         is_approved_by_hand=is_approved_by_hand,
         absence_seconds=absence_seconds,
-        has_home=has_home,
+        has_store=has_store,
         has_own_ways=seed >= CUT_OFF_SEEDS,
     )
 

@@ -13,7 +13,7 @@ from actions.run.state.records import OPERATOR, JournalRecord, encode_body
 from tests.schedules.audited import changes_of
 from tests.schedules.life import Story
 from tests.schedules.machine import Machine
-from tests.schedules.moving import Moved, rows_in_home
+from tests.schedules.moving import Moved, rows_in_store
 from tests.schedules.schedule import STOPS
 
 
@@ -30,9 +30,9 @@ def record_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
 
 def differences_from_home(story: Story, machine: Machine) -> Iterator[str]:
     """Yield the first record in which the home differs from the journal of the machine that has the run."""
-    if not machine.has_home:
+    if not machine.has_store:
         return
-    there, here = rows_in_home(machine.account, story.folder.name), story.records
+    there, here = rows_in_store(machine.account, story.folder.name), story.records
     for row, record in zip(there, here, strict=False):
         if not _is_same(row, record):
             ours = f"{type(record.body).__name__} of {record.writer}"

@@ -33,7 +33,7 @@ def test_a_life_under_faults_breaks_no_invariant(seed: int) -> None:
 
 def test_a_machine_that_is_cut_off_and_taken_over_changes_nothing_when_it_is_there_again() -> None:
     cut_off = Fault(FaultKind.TAKE_OVER_CUT_OFF, Moment(stage="train", lines=10), seconds=1.0)
-    went = play(Schedule(-1, (cut_off,), has_home=True, has_own_ways=True))
+    went = play(Schedule(-1, (cut_off,), has_store=True, has_own_ways=True))
     assert not went.violations, went.report()
     assert went.injected == [cut_off.kind.value]
     told = [line.split(maxsplit=1)[1] for line in went.steps]

@@ -41,8 +41,8 @@ LOST = Fault(FaultKind.TAKE_OVER_LOST, Moment(stage="train", lines=10))
 
 @pytest.fixture(scope="module")
 def moved_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story, Machine]]:
-    with a_machine(tmp_path_factory.mktemp("team"), has_home=True) as machine:
-        yield Life(Schedule(-1, (LOST,), has_home=True), machine).play(), machine
+    with a_machine(tmp_path_factory.mktemp("team"), has_store=True) as machine:
+        yield Life(Schedule(-1, (LOST,), has_store=True), machine).play(), machine
 
 
 def broken(story: Story, machine: Machine) -> set[Broken]:
@@ -100,7 +100,7 @@ def test_the_seeds_of_a_team_have_something_of_everything_and_the_others_are_as_
     kinds = {fault.kind for seed in range(CUT_OFF_SEEDS, CUT_OFF_SEEDS + 2) for fault in schedule_of(seed).faults}
     assert kinds >= {*CUT_OFF}
     before = schedule_of(34)
-    assert not before.has_home
+    assert not before.has_store
     assert not {fault.kind for fault in before.faults} & {*HOME, *MOVES, *OTHERS, *CUT_OFF}
     team = {fault.kind for seed in range(TEAM_SEEDS, CUT_OFF_SEEDS) for fault in schedule_of(seed).faults}
     assert not team & {*CUT_OFF}

@@ -335,7 +335,7 @@ def remote_runs() -> tuple[RemoteRun, ...]:
                 account="111122223333",
                 region="us-west-2",
                 cluster="bionemo-on-eks",
-                home="",
+                store="",
                 state=state,
                 stage=stage,
                 epoch=2 if name.endswith("t4k") else 1,

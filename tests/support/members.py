@@ -17,9 +17,9 @@ from actions.run.journal.folder import journal_path
 from actions.sandbox.audit import AUDIT_LOG
 from actions.sandbox.locate import RunningSandbox
 from tests.support.account import REGION
-from tests.support.homes import URL, Proxy
 from tests.support.polling import wait
 from tests.support.program import Program
+from tests.support.stores import URL, Proxy
 
 
 @dataclass(frozen=True)

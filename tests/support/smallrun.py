@@ -56,7 +56,7 @@ def a_small_run(
         environment={},
         clock=_CLOCK,
         auto_approve=auto_approve,
-        home=home or tmp_path / "runs",
+        base=home or tmp_path / "runs",
     )
 
 

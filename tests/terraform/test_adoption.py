@@ -33,9 +33,9 @@ from actions.run.takeover.imports import MADE_ANEW, FoundResource, import_blocks
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import CREDENTIALS, a_sandbox, begin, kill, tear_down, wait_for_run
 from tests.support.account import client
-from tests.support.homes import BUCKET, URL, Proxy, a_home
 from tests.support.leftover import delete_folder
 from tests.support.missing import needs
+from tests.support.stores import BUCKET, URL, Proxy, a_home
 from tests.terraform.stub import StubAccount, provider_mirror
 from tests.terraform.test_blueprints import a_blueprint, findings
 from tests.terraform.test_imports import Lost, found_in, ids_of_the_stub, lost_resources
@@ -102,7 +102,7 @@ def launched(folder: Path, sandbox: RunningSandbox, environment: Mapping[str, st
         environment=environment,
         clock=CLOCK,
         auto_approve=True,
-        home_url=URL,
+        store_url=URL,
     )
     runner = begin(run)
     assert runner is not None

@@ -75,7 +75,7 @@ def a_run(tmp_path: Path, root: str, variables: Variables, environment: Mapping[
         environment={**environment, "AWS_REGION": "us-west-2"},
         clock=SystemClock(),
         auto_approve=True,
-        home=tmp_path / "runs",
+        base=tmp_path / "runs",
     )
     begin(run)
     return run

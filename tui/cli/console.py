@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
-from actions.base.files import expanded, require_folder, require_writable, state_home
+from actions.base.files import expanded, require_folder, require_writable, state_folder
 from tui.cli.streams import ProgressWriter, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
@@ -258,7 +258,7 @@ def _open(
     from tui.app import ConsoleApp
     from tui.shutdown import ExitDeadline
 
-    settings = replace(_settings(options, chosen, run_id, watch=watch), layout_folder=state_home(), capture=capture)
+    settings = replace(_settings(options, chosen, run_id, watch=watch), layout_folder=state_folder(), capture=capture)
     if replay is not None:
         settings = replace(settings, replay=replay, layout_folder=None, keeps_snapshots=False, checks_launches=False)
     app = ConsoleApp(settings, clock=replay.clock if replay is not None else None, exit_deadline=ExitDeadline())
@@ -427,7 +427,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         blueprint_folders=_blueprint_folders(options.blueprints),
         run_environment=chosen.environment,
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
-        home=options.home,
+        store=options.store,
         region=chosen.region,
         profile=chosen.profile,
         open_run=run_id,

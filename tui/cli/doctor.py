@@ -59,7 +59,7 @@ async def _examined(
     if launch is not None:
         region = launch[1].text("region", launch[0].cluster.region)
         async with examination(chosen.target, region=region, clock=SystemClock()) as around:
-            return await examine_launch(around, *launch, home=options.home)
+            return await examine_launch(around, *launch, store=options.store)
     blueprints = Catalogue.usual(options.blueprints).list()
     default = blueprints[0].cluster.region if blueprints else ""
     async with examination(chosen.target, region=chosen.region, clock=SystemClock(), default_region=default) as around:

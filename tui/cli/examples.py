@@ -60,7 +60,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui launch bionemo-esm1nv --until 22:30 --budget 500 --at-limit park",
     ),
     "runs takeover": (
-        "eksml-tui runs takeover RUN --home s3://runs/team           the machine that had it is gone or stuck",
+        "eksml-tui runs takeover RUN --store s3://runs/team           the machine that had it is gone or stuck",
     ),
     "runs adopt": (
         "eksml-tui runs adopt bionemo-on-eks                         the only run of a cluster in EKS",
@@ -88,7 +88,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs list": (
         "eksml-tui runs list                      newest first",
         "eksml-tui runs list -o wide              with all fields",
-        "eksml-tui runs list --home               the runs of the team, with who and where",
+        "eksml-tui runs list --store               the runs of the team, with who and where",
         "eksml-tui runs list --cluster            with those of other machines, and whose they are",
     ),
     "runs show": ("eksml-tui runs show latest                stages, cost, what it holds",),
@@ -99,7 +99,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs compare": (
         "eksml-tui runs compare latest bionemo-esm1nv-1122   their losses, and the parameters that differ",
         "eksml-tui runs compare latest bionemo-esm1nv-1122 --metric val_loss -o csv",
-        "eksml-tui runs compare latest bionemo-esm1nv-1122 --home   one of them on another machine",
+        "eksml-tui runs compare latest bionemo-esm1nv-1122 --store   one of them on another machine",
     ),
     "runs curves": (
         "eksml-tui runs curves latest             its losses, drawn",

@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
         binding,
         chosen,
         auto_approve=options.auto_approve,
-        home_url=options.home,
+        store_url=options.store,
         limits=limits,
         require=require,
     )
@@ -128,7 +128,7 @@ def _launched(
     chosen: ChosenTarget,
     *,
     auto_approve: bool,
-    home_url: str,
+    store_url: str,
     limits: Limits,
     require: Callable[[], None],
 ) -> tuple[Path, int | None]:
@@ -150,7 +150,7 @@ def _launched(
         clock=clock,
         auto_approve=auto_approve,
         account=asyncio.run(account_at_launch(blueprint, binding)),
-        home_url=home_url,
+        store_url=store_url,
         limits=limits,
         require=require,
     )

@@ -92,10 +92,10 @@ def _settle(options: Namespace) -> None:
 
             config = load_config()
         options.settled = settle(options, config, os.environ)
-    if options.home:
-        from actions.run.context.home_address import parse_home
+    if options.store:
+        from actions.run.context.store_address import parse_store
 
-        options.home = str(parse_home(options.home))
+        options.store = str(parse_store(options.store))
     if options.readonly:
         promise_readonly()
     if options.prices:

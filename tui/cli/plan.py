@@ -144,7 +144,7 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     pool = SessionPool()
     survey = LaunchSurvey(
-        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False, home=options.home
+        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False, store=options.store
     )
     try:
         with pooled(pool):

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, ConfigError
-from actions.base.files import config_home, expanded
+from actions.base.files import config_folder, expanded
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.pricing import Quote, SpotQuote, fetch_instance_prices, fetch_service_prices, fetch_spot_prices
 from actions.fleet.instance_types import InstanceTable
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     Raises:
         ConsoleError: AWS does not answer, or the file cannot be used. It is left as it was.
     """
-    file = expanded(options.prices or config_home() / FILE_NAME)
+    file = expanded(options.prices or config_folder() / FILE_NAME)
     old = read_price_file(file)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _FOLLOW_SECONDS = 0.25
 _HOMES_SECONDS = 3.0
-"""Time for the homes of parked runs to name another machine."""
+"""Time for the stores of parked runs to name another machine."""
 _RUN_FIELDS = (
     "id", "folder", "state", "stage", "blueprint", "title", "cluster", "created_at", "began_at", "ended_at",
     "last_loss", "spent.usd", "spent.usd_per_hour", "spent.unpriced", "spent.by_use",
@@ -138,10 +138,10 @@ def _resume_interrupted(options: Namespace) -> None:
 
 
 def _list(options: Namespace) -> int:
-    if options.of_home is not None:
-        from tui.cli.run_verbs.home import print_home
+    if options.of_store is not None:
+        from tui.cli.run_verbs.store import print_store
 
-        return print_home(options)
+        return print_store(options)
     if options.cluster:
         from tui.cli.run_verbs.remote_runs import print_cluster_runs
 
@@ -159,19 +159,19 @@ def _list(options: Namespace) -> int:
 
 
 def _listed(options: Namespace) -> list[RunSummary]:
-    """Return the runs of this machine; the homes of those without a runner name who has taken them over."""
+    """Return the runs of this machine; the stores of those without a runner name who has taken them over."""
     runs = list_runs()
-    if options.readonly or not any(run.home for run in runs):
+    if options.readonly or not any(run.store for run in runs):
         return runs
-    from actions.run.home.taken import note_taken
+    from actions.run.store.taken import note_taken
 
     os.environ.update(_environment(options))  # for boto3
     return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_HOMES_SECONDS)) else runs
 
 
 def _show(options: Namespace) -> int:
-    if options.of_home is not None:
-        from tui.cli.run_verbs.home import copied
+    if options.of_store is not None:
+        from tui.cli.run_verbs.store import copied
 
         view = load_run(copied(options, options.run))
     else:
@@ -212,13 +212,13 @@ def _compare(options: Namespace) -> int:
 
 
 def _folder_here_or_copied(options: Namespace, run: str) -> Path:
-    """Return the folder of a run of this machine; with `--home` also of a copy, of one that is not here."""
+    """Return the folder of a run of this machine; with `--store` also of a copy, of one that is not here."""
     try:
         return find_run(run)
     except RunMissingError:
-        if options.of_home is None:
+        if options.of_store is None:
             raise
-    from tui.cli.run_verbs.home import copied
+    from tui.cli.run_verbs.store import copied
 
     return copied(options, run)
 
@@ -229,8 +229,8 @@ def _curves(options: Namespace) -> int:
     from tui.cli.tables.plots import run_picture, run_plot
     from tui.settings.settings import form_of, write_file
 
-    if options.of_home is not None:
-        from tui.cli.run_verbs.home import copied
+    if options.of_store is not None:
+        from tui.cli.run_verbs.store import copied
 
         run = read_run(copied(options, options.run))
     else:
@@ -387,9 +387,9 @@ def _adopt(options: Namespace) -> int:
 
 
 def _to_change(options: Namespace) -> Path:
-    """Return the run's folder, after its home was asked for another machine; unless a runner here would know it."""
+    """Return the run's folder, after its store was asked for another machine; unless a runner here would know it."""
     folder = find_run(options.run)
-    if load_run(folder).home:
+    if load_run(folder).store:
         from tui.cli.run_verbs.remote_runs import note_if_taken
 
         note_if_taken(folder, _environment(options))

@@ -82,8 +82,8 @@ class CurveCommands:
             raise RefusedError(f"{next(iter(chosen))} cannot be compared with itself.", hint="Name another run.")
         if len(chosen) > MOST_RUNS:
             raise RefusedError(f"At most {MOST_RUNS} runs are compared at once.", hint="Name fewer.")
-        pane, home = self._pane(), self._services.settings.home
-        reading = asyncio.ensure_future(in_thread("compare", _read_runs, list(chosen.values()), home))
+        pane, store = self._pane(), self._services.settings.store
+        reading = asyncio.ensure_future(in_thread("compare", _read_runs, list(chosen.values()), store))
         try:
             await asyncio.wait({reading}, timeout=NOTICED_SECONDS)
             if not reading.done():  # spools of days, or a busy machine
@@ -124,23 +124,23 @@ class CurveCommands:
         return pane
 
 
-def _read_runs(runs: Sequence[RunSummary | RemoteRun], home: str) -> list[RunCurves]:
-    """Read runs: those of this machine from their folders, others from copies, brought up to date from the home.
+def _read_runs(runs: Sequence[RunSummary | RemoteRun], store: str) -> list[RunCurves]:
+    """Read runs: those of this machine from their folders, others from copies, brought up to date from the store.
 
     Raises:
-        RefusedError: A run of another machine has no home that is read here.
-        ConsoleError: The home does not answer.
+        RefusedError: A run of another machine has no store that is read here.
+        ConsoleError: The store does not answer.
     """
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.remote_view import open_remote
 
     folders: list[Path] = []
     for run in runs:
-        folder = run.folder if isinstance(run, RunSummary) else open_remote(run, home)
+        folder = run.folder if isinstance(run, RunSummary) else open_remote(run, store)
         if folder is None:
             raise RefusedError(
-                f"The curves of {run.id} are on another machine, and it has no home that is read here.",
-                hint="Set home: in config.yaml to its home, if it has one.",
+                f"The curves of {run.id} are on another machine, and it has no store that is read here.",
+                hint="Set store: in config.yaml to its store, if it has one.",
             )
         folders.append(folder)
     return _read(folders)

@@ -57,7 +57,7 @@ class RunCommands:
     async def _launch(self, arguments: args.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
         from actions.run.limits.options import limits_of, require_limit, with_usual
-        from tui.present.blueprints import home_of_command
+        from tui.present.blueprints import store_of_command
         from tui.present.limits import texts_of_command
 
         blueprint = await self._services.blueprints.find(arguments.blueprint)
@@ -69,10 +69,10 @@ class RunCommands:
         usual = self._services.settings.limits
         limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
         require_limit(texts, limits)
-        home = home_of_command(arguments.home, self._services.settings.home)
+        store = store_of_command(arguments.store, self._services.settings.store)
         waived = [name.strip() for name in arguments.waive.split(",")]
         await self._run_actions.launch(
-            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, home=home, waived=waived
+            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, store=store, waived=waived
         )
         self._notify(logout_warning())
         self._services.unwatch()
@@ -98,7 +98,7 @@ class RunCommands:
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(
             arguments.run,
-            home=arguments.home,
+            store=arguments.store,
             confirm=arguments.confirm,
             is_machine_gone=arguments.machine_is_gone,
             say=self._app.notify_plainly,

@@ -316,7 +316,7 @@ def _command_line(settings: ConsoleSettings, script: str) -> str:
         "--namespace": target.namespace,
         "--profile": settings.profile,
         "--region": settings.region if settings.demo is None else "",
-        "--home": settings.home,
+        "--store": settings.store,
         "--run": settings.open_run or "",
     }
     for option, value in given.items():

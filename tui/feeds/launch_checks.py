@@ -48,13 +48,13 @@ class LaunchChecks:
         """The checks without an answer so far."""
         return self._survey.waiting if self._survey else ()
 
-    async def run(self, blueprint: Blueprint, bound: Binding, *, home: str) -> None:
+    async def run(self, blueprint: Blueprint, bound: Binding, *, store: str) -> None:
         """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change.
 
         Args:
             blueprint: The blueprint.
             bound: The values of its parameters.
-            home: Of the run; empty for none.
+            store: Of the run; empty for none.
         """
         self._survey = None
         if not self._settings.checks_launches:
@@ -75,7 +75,7 @@ class LaunchChecks:
             clock=self._clock,
             pool=self._pool,
             only_runs=self._settings.demo is not None or is_rehearsal,
-            home=home,
+            store=store,
         )
         await self._survey.run(self._changed)
 

@@ -1,7 +1,7 @@
 """Runs of other machines: the feed of their records in the connected cluster, and the one that is on screen.
 
-That has its history from its home, and beside it logs and curves of its pods. Neither waits for the other: a home that
-is away or slow delays no log, and a cluster without the job no history.
+That has its history from its store, and beside it logs and curves of its pods. Neither waits for the other: a store
+that is away or slow delays no log, and a cluster without the job no history.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from tui.feeds.cluster import ClusterFeed
 if TYPE_CHECKING:
     from actions.cluster.job_pods import JobRef
     from actions.cluster.watch.health import SourceHealth
-    from actions.run.home.lease import HomeLease
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
-    from actions.run.presence.remote_view import HomeRuns
+    from actions.run.presence.remote_view import StoreRuns
+    from actions.run.store.objects import StoreLease
     from tui.feeds.job import JobFeed
 
 COPY_SECONDS = 5.0
-"""Between two copies of what the home has got."""
+"""Between two copies of what the store has got."""
 OWNER_SECONDS = 1.5
-"""Between two looks at the lease in the home: a takeover is there before it is in the cluster."""
+"""Between two looks at the lease in the store: a takeover is there before it is in the cluster."""
 OWNERS_SECONDS = 10.0
 """Between two looks at the leases of all runs that are listed."""
-HOME_SECONDS = 30.0
-"""Between two looks for runs that only the home has."""
+STORE_SECONDS = 30.0
+"""Between two looks for runs that only the store has."""
 LOOKS_AT_ALL = 20
 """Every so many looks, runs that were over are read again: a retry may have begun."""
-FIRST_HOME_SECONDS = 3.0
+FIRST_STORE_SECONDS = 3.0
 """Before the first one: what the operator has come for is read first."""
 _ANSWER_SECONDS = 5.0
 """Limit of one of these looks."""
 AGAIN_SECONDS = 10.0
-"""After a home that did not answer, or refused."""
+"""After a store that did not answer, or refused."""
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 0.2
 
@@ -86,12 +86,12 @@ class RemoteRunFeed:
         self._request_in = request_in
         self._held: dict[str, RemoteRun] = {}
         """By uid."""
-        self._leases: dict[str, HomeLease] = {}
-        """By id: leases in the operator's home that have a later epoch than the record in the cluster."""
-        self._of_home: dict[str, RemoteRun] = {}
-        """By id: runs that the operator's home has and the cluster, when it was asked last, had not."""
-        self._home_ages: Mapping[str, float] = {}
-        """By id: seconds since their last heartbeat, by the store's clock, when the home answered last."""
+        self._leases: dict[str, StoreLease] = {}
+        """By id: leases in the operator's store that have a later epoch than the record in the cluster."""
+        self._of_store: dict[str, RemoteRun] = {}
+        """By id: runs that the operator's store has and the cluster, when it was asked last, had not."""
+        self._store_ages: Mapping[str, float] = {}
+        """By id: seconds since their last heartbeat, by the store's clock, when the store answered last."""
         self._signs: dict[str, tuple[str, float]] = {}
         """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
 
@@ -133,56 +133,56 @@ class RemoteRunFeed:
         self.listed.set()
         self._changed()
 
-    async def follow_owners(self, home: str, live: Callable[[], None]) -> None:
-        """Look for runs that another machine has taken over, by the operator's home, until cancelled.
+    async def follow_owners(self, store: str, live: Callable[[], None]) -> None:
+        """Look for runs that another machine has taken over, by the operator's store, until cancelled.
 
-        A takeover is in the home before it is in the cluster: at once, or not for long if the new machine cannot reach
-        that. There is no request, and no import, while no run of that home is listed.
+        A takeover is in the store before it is in the cluster: at once, or not for long if the new machine cannot reach
+        that. There is no request, and no import, while no run of that store is listed.
 
         Args:
-            home: `s3://BUCKET/PREFIX`.
+            store: `s3://BUCKET/PREFIX`.
             live: Called after each look.
         """
         await self._clock.sleep(OWNERS_SECONDS)  # what the operator has come for is read first
         while True:
-            if any(run.presence is not None and run.presence.home == home for run in self.runs):
-                self.take_leases(await in_thread("leases of runs", _later_leases, list(self._held.values()), home))
+            if any(run.presence is not None and run.presence.store == store for run in self.runs):
+                self.take_leases(await in_thread("leases of runs", _later_leases, list(self._held.values()), store))
             live()
             await self._clock.sleep(OWNERS_SECONDS)
 
-    async def follow_home(self, home: str, local: Callable[[], Collection[str]], live: Callable[[], None]) -> None:
-        """Look for runs that only the operator's home has, until cancelled.
+    async def follow_store(self, store: str, local: Callable[[], Collection[str]], live: Callable[[], None]) -> None:
+        """Look for runs that only the operator's store has, until cancelled.
 
         Their first plan waits for an approval, so there is no cluster yet; or they are of another one.
 
         Args:
-            home: `s3://BUCKET/PREFIX`.
+            store: `s3://BUCKET/PREFIX`.
             local: Returns the ids of the runs that this machine has.
             live: Called after each look.
         """
-        await self._clock.sleep(FIRST_HOME_SECONDS)
+        await self._clock.sleep(FIRST_STORE_SECONDS)
         over: frozenset[str] = frozenset()
         torn_down: frozenset[str] = frozenset()
         for look in count(1):
             skipped = over.union(local(), (run.id for run in self._held.values()))
-            found = await in_thread("runs of a home", _runs_of_home, home, skipped, tuple(self._of_home))
+            found = await in_thread("runs of a store", _runs_of_store, store, skipped, tuple(self._of_store))
             if found is not None:
                 torn_down |= found.torn_down
                 over = torn_down if look % LOOKS_AT_ALL == 0 else over | found.over
-                self.take_home(found)
+                self.take_store(found)
             live()
-            await self._clock.sleep(HOME_SECONDS)
+            await self._clock.sleep(STORE_SECONDS)
 
-    def take_home(self, found: HomeRuns) -> None:
-        """Show the runs that only the operator's home has."""
+    def take_store(self, found: StoreRuns) -> None:
+        """Show the runs that only the operator's store has."""
         left = found.ids.difference(run.id for run in self._held.values())
-        kept = {run_id: run for run_id, run in self._of_home.items() if run_id in left}
-        self._of_home = {**kept, **{run.id: run for run in found.runs}}
-        ages = {**self._home_ages, **found.ages}
-        self._home_ages = {run_id: ages[run_id] for run_id in self._of_home if run_id in ages}
+        kept = {run_id: run for run_id, run in self._of_store.items() if run_id in left}
+        self._of_store = {**kept, **{run.id: run for run in found.runs}}
+        ages = {**self._store_ages, **found.ages}
+        self._store_ages = {run_id: ages[run_id] for run_id in self._of_store if run_id in ages}
         self._publish()
 
-    def take_leases(self, leases: Mapping[str, HomeLease]) -> None:
+    def take_leases(self, leases: Mapping[str, StoreLease]) -> None:
         """Show the machines that leases name where these have the later epoch."""
         self._leases = {**self._leases, **leases}
         now = self._clock.monotonic()
@@ -208,7 +208,7 @@ class RemoteRunFeed:
     def own_at_work(self) -> str:
         """Return the newest run that this user has at work here, or had before heartbeats ended; empty for none.
 
-        One that only the home has may be of another cluster.
+        One that only the store has may be of another cluster.
         """
         from actions.run.context.operator import present_operator
 
@@ -227,7 +227,7 @@ class RemoteRunFeed:
         from actions.run.presence.record import SILENT_SECONDS
 
         if not run.namespace:
-            return not run.is_over and self._home_ages.get(run.id, 0.0) > SILENT_SECONDS
+            return not run.is_over and self._store_ages.get(run.id, 0.0) > SILENT_SECONDS
         sign = self._signs.get(run.id)
         return not run.is_over and sign is not None and self._clock.monotonic() - sign[1] > SILENT_SECONDS
 
@@ -266,7 +266,7 @@ class RemoteRunFeed:
         from actions.run.presence.listing import ordered
         from actions.run.presence.record import SILENT_SECONDS
 
-        before, self.runs = self.runs, ordered([*self._held.values(), *self._of_home.values()])
+        before, self.runs = self.runs, ordered([*self._held.values(), *self._of_store.values()])
         if self._leases:
             from actions.run.presence.remote_view import with_lease
 
@@ -283,19 +283,19 @@ class RemoteRunFeed:
             self._request_in(min(waits) + 1.0)
 
 
-def _later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, HomeLease]:
-    """Return what `later_leases` does. Blocking, as it is to import what reads a home."""
+def _later_leases(recorded: Sequence[RemoteRun], store: str) -> dict[str, StoreLease]:
+    """Return what `later_leases` does. Blocking, as it is to import what reads a store."""
     from actions.run.presence.listing import ordered
     from actions.run.presence.remote_view import later_leases
 
-    return asyncio.run(later_leases(ordered(recorded), home, at_most_seconds=_ANSWER_SECONDS))
+    return asyncio.run(later_leases(ordered(recorded), store, at_most_seconds=_ANSWER_SECONDS))
 
 
-def _runs_of_home(home: str, skipped: Collection[str], shown: Collection[str]) -> HomeRuns | None:
-    """Return what `runs_of_home` does. Blocking, as it is to import what reads a home."""
-    from actions.run.presence.remote_view import runs_of_home
+def _runs_of_store(store: str, skipped: Collection[str], shown: Collection[str]) -> StoreRuns | None:
+    """Return what `runs_of_store` does. Blocking, as it is to import what reads a store."""
+    from actions.run.presence.remote_view import runs_of_store
 
-    return asyncio.run(runs_of_home(home, skipped=skipped, shown=shown, at_most_seconds=_ANSWER_SECONDS))
+    return asyncio.run(runs_of_store(store, skipped=skipped, shown=shown, at_most_seconds=_ANSWER_SECONDS))
 
 
 def _is_elsewhere(run: RemoteRun, epoch: int | None) -> bool:
@@ -333,7 +333,7 @@ class RunOnScreen(Protocol):
 
     remote: RemoteRun | None
     remote_stage: str
-    home_trouble: Notice | None
+    store_trouble: Notice | None
 
     def use_copy(self, folder: Path) -> None:
         """Read the run from a copy of its folder."""
@@ -366,21 +366,21 @@ class RemoteOnScreen:
         records: The runs recorded in the cluster.
         jobs: Shows its job.
         clock: Time.
-        home: The operator's, `s3://BUCKET/PREFIX`; empty for none.
+        store: The operator's, `s3://BUCKET/PREFIX`; empty for none.
     """
 
     def __init__(
-        self, runs: RunOnScreen, records: RemoteRunFeed, jobs: JobsOnScreen, clock: Clock, *, home: str
+        self, runs: RunOnScreen, records: RemoteRunFeed, jobs: JobsOnScreen, clock: Clock, *, store: str
     ) -> None:
         self._runs = runs
         self._records = records
         self._jobs = jobs
         self._clock = clock
-        self._home = home
+        self._store = store
         self._id = runs.remote.id if runs.remote is not None else ""
         self._places = {"home", "pods"}
         self.begun = asyncio.Event()
-        """Set once home and pods were asked for the first time, whatever came of it."""
+        """Set once store and pods were asked for the first time, whatever came of it."""
 
     async def follow_pods(self) -> None:
         """Show the job of the stage that is wanted, until another run is on screen."""
@@ -401,10 +401,10 @@ class RemoteOnScreen:
             if watched is not None and shown is not None and shown[0] is not None and watched.title == shown[0].key:
                 self._jobs.unwatch()
 
-    async def follow_home(self) -> None:
+    async def follow_store(self) -> None:
         """Bring the copy of the run up to date, every few seconds and after a takeover, until another run is on screen.
 
-        A home that does not answer is shown with the run, and asked again.
+        A store that does not answer is shown with the run, and asked again.
         """
         from actions.run.presence.remote_view import is_taken_over, open_remote
 
@@ -412,9 +412,9 @@ class RemoteOnScreen:
         while (run := self._on_screen()) is not None:
             try:
                 is_due = self._clock.monotonic() - copied_at >= COPY_SECONDS
-                if is_due or await in_thread("lease of a run", is_taken_over, run, self._home):
+                if is_due or await in_thread("lease of a run", is_taken_over, run, self._store):
                     copied_at = self._clock.monotonic()
-                    folder = await in_thread("home of a run", open_remote, run, self._home)
+                    folder = await in_thread("store of a run", open_remote, run, self._store)
                     if folder is not None and self._on_screen() is not None:
                         self._runs.use_copy(folder)
                 self._note(None)
@@ -427,9 +427,9 @@ class RemoteOnScreen:
             await self._clock.sleep(wait)
 
     def _note(self, trouble: Notice | None) -> None:
-        """Show whether the home can be read here; `None` if it can, or there is none."""
-        if trouble != self._runs.home_trouble:
-            self._runs.home_trouble = trouble
+        """Show whether the store can be read here; `None` if it can, or there is none."""
+        if trouble != self._runs.store_trouble:
+            self._runs.store_trouble = trouble
             self._runs.take_others()
 
     def _note_asked(self, place: str) -> None:
@@ -449,16 +449,16 @@ class RemoteOnScreen:
                 await self._jobs.watch(job)
 
     def _trouble(self, error: ConsoleError) -> Notice:
-        """Return the notice of a home that fails, since the first failure."""
+        """Return the notice of a store that fails, since the first failure."""
         is_refused = isinstance(error, AccessError | MissingError | RefusedError)
         kind, does = (
-            (NoticeKind.HOME_REFUSED, "refuses this machine")
+            (NoticeKind.STORE_REFUSED, "refuses this machine")
             if is_refused
-            else (NoticeKind.HOME_AWAY, "does not answer here")
+            else (NoticeKind.STORE_AWAY, "does not answer here")
         )
-        known = self._runs.home_trouble
+        known = self._runs.store_trouble
         since = known.since if known is not None and known.kind is kind else self._clock.now().timestamp()
         is_recorded = self._runs.remote is None or bool(self._runs.remote.namespace)
-        left = "by its cluster, without what only the home has" if is_recorded else "as it was there last"
-        text = f"Its home {does}: the run is shown {left}. {error.message}"
+        left = "by its cluster, without what only the store has" if is_recorded else "as it was there last"
+        text = f"Its store {does}: the run is shown {left}. {error.message}"
         return Notice(kind, text, since)

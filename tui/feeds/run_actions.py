@@ -60,7 +60,7 @@ class RunActions:
         *,
         auto_approve: bool = False,
         limits: Limits | None = None,
-        home: str | None = None,
+        store: str | None = None,
         waived: Sequence[str] = (),
     ) -> Path:
         """Create a run, start its runner, and put it on screen. `fetch_supplies` comes first.
@@ -70,7 +70,7 @@ class RunActions:
             binding: The values of its parameters.
             auto_approve: Apply every plan without asking.
             limits: Those of the run.
-            home: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
+            store: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
             waived: Names of checks that may fail.
 
         Raises:
@@ -86,13 +86,13 @@ class RunActions:
         await self._disk.call(require_no_other_run, launch, waived=waived)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
-        place = self._settings.home if home is None else home
+        place = self._settings.store if store is None else store
         create = partial(
             self._create,
             auto_approve=auto_approve,
             account=account,
             limits=limits,
-            home=place,
+            store=place,
             require=partial(require_no_other_run, launch, waived=waived),
         )
         folder = await self._disk.call(create, blueprint, binding)
@@ -208,13 +208,13 @@ class RunActions:
         return " ".join(part for part in (f"Limits: {limits_text(known)}.", warning or reach_text(known)) if part)
 
     async def take_over(
-        self, run_id: str, *, home: str, confirm: str, is_machine_gone: bool, say: Callable[[str], None]
+        self, run_id: str, *, store: str, confirm: str, is_machine_gone: bool, say: Callable[[str], None]
     ) -> str:
         """Carry out a run of another machine on this one.
 
         Args:
             run_id: Its whole id.
-            home: Its home; empty for that of the settings.
+            store: Its store; empty for that of the settings.
             confirm: Its id again, as typed.
             is_machine_gone: The other machine no longer exists.
             say: Takes a sentence on each step, at once: one of them waits for a quarter of a minute.
@@ -225,7 +225,7 @@ class RunActions:
         Raises:
             ConsoleError: See `take_over_run`.
         """
-        from actions.run.takeover.take_over import home_known_here, open_run_home, take_over_run
+        from actions.run.takeover.take_over import open_takeover_store, store_known_here, take_over_run
 
         said: list[str] = []
 
@@ -237,7 +237,7 @@ class RunActions:
 
         done = await take_over_run(
             run_id,
-            open_run_home(home or self._settings.home or home_known_here(run_id), self._clock),
+            open_takeover_store(store or self._settings.store or store_known_here(run_id), self._clock),
             self._clock,
             confirm=confirm,
             is_machine_gone=is_machine_gone,
@@ -359,7 +359,7 @@ class RunActions:
             await self._clock.sleep(pause)
             while not (
                 self._runs.is_interrupted
-                or any(run.is_interrupted or run.is_home_behind for run in self._runs.summaries)
+                or any(run.is_interrupted or run.is_store_behind for run in self._runs.summaries)
             ):
                 await self._clock.sleep(LOOK_SECONDS)
 
@@ -375,7 +375,7 @@ class RunActions:
         auto_approve: bool,
         account: RunAccount | None,
         limits: Limits | None,
-        home: str,
+        store: str,
         require: Callable[[], None],
     ) -> Path:
         from actions.run.launch import create_run
@@ -388,7 +388,7 @@ class RunActions:
             clock=self._clock,
             auto_approve=auto_approve,
             account=account,
-            home_url=home,
+            store_url=store,
             limits=limits,
             require=require,
         )

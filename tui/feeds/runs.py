@@ -84,7 +84,7 @@ class RunFeed:
         """The cluster has no record of it any more."""
         self.remote_stage = ""
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
-        self.home_trouble: Notice | None = None
+        self.store_trouble: Notice | None = None
         """Of that run, the reason that nothing can be read of its home here."""
         self.is_starting = False
         """A runner is about to start for the run on screen: a request for it was written just now."""
@@ -157,7 +157,7 @@ class RunFeed:
             self.choose(self.find(run_id).folder)
             return False
         self._leave()
-        self.remote, self.remote_stage, self.is_record_gone, self.home_trouble = remote, "", False, None
+        self.remote, self.remote_stage, self.is_record_gone, self.store_trouble = remote, "", False, None
         self._show_remote()
         return True
 
@@ -223,7 +223,7 @@ class RunFeed:
                 self._newest,
                 is_silent=is_silent,
                 is_gone=self.is_record_gone,
-                troubles=(self.home_trouble,) if self.home_trouble is not None else (),
+                troubles=(self.store_trouble,) if self.store_trouble is not None else (),
                 pods=self._pods,
             )
             self._tell()

@@ -58,9 +58,9 @@ OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
 OWNERS = "machines of these runs"
-HOME_RUNS = "runs of the home"
+STORE_RUNS = "runs of the home"
 REMOTE_PODS = "pods of a run of another machine"
-REMOTE_HOME = "home of a run of another machine"
+REMOTE_STORE = "home of a run of another machine"
 REPLAY = "replay"
 CAPTURE = "capture"
 _HEAD_START_SECONDS = 10.0
@@ -179,9 +179,9 @@ class ConsoleServices:
             self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
-            if (home := self.settings.home) and self.replay is None:
-                live = partial(self.supervisor.mark_live, HOME_RUNS)
-                self.supervisor.keep(HOME_RUNS, partial(self.remote.follow_home, home, _ids_in(self.runs), live))
+            if (store := self.settings.store) and self.replay is None:
+                live = partial(self.supervisor.mark_live, STORE_RUNS)
+                self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))
 
     def connect(self) -> None:
         """Connect to the feed's target, leaving the cluster that was on screen."""
@@ -317,10 +317,10 @@ class ConsoleServices:
         self.supervisor.keep(IDENTITY, self._load_identity)
         # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
         self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
-        if self.settings.home and self.replay is None:
-            home = self.settings.home
+        if self.settings.store and self.replay is None:
+            store = self.settings.store
             self.supervisor.keep(
-                OWNERS, lambda: self.remote.follow_owners(home, lambda: self.supervisor.mark_live(OWNERS))
+                OWNERS, lambda: self.remote.follow_owners(store, lambda: self.supervisor.mark_live(OWNERS))
             )
         if self.objects.scope is not None:
             self.show_objects(self.objects.scope)
@@ -352,10 +352,10 @@ class ConsoleServices:
         """
         if self.runs.open(run_id):
             followed = self._followed = RemoteOnScreen(
-                self.runs, self.remote, self, self.clock, home=self.settings.home
+                self.runs, self.remote, self, self.clock, store=self.settings.store
             )
             self.supervisor.keep(REMOTE_PODS, followed.follow_pods)
-            self.supervisor.keep(REMOTE_HOME, followed.follow_home)
+            self.supervisor.keep(REMOTE_STORE, followed.follow_store)
 
     async def _load_identity(self) -> None:
         """Fetch the cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""

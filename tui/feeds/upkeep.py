@@ -1,4 +1,4 @@
-"""The upkeep of runs on this machine: old ones are compacted, a bound that is passed is shown, and homes tell
+"""The upkeep of runs on this machine: old ones are compacted, a bound that is passed is shown, and stores tell
 which of them another machine has taken over.
 """
 
@@ -23,7 +23,7 @@ EVERY_SECONDS = 3600.0
 ASKED_AFTER_SECONDS = 5.0
 ASKED_EVERY_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
-"""Limit of one round of questions to homes."""
+"""Limit of one round of questions to stores."""
 
 
 class UpkeepFeed:
@@ -97,9 +97,9 @@ class UpkeepFeed:
 
 
 class TakenFeed:
-    """Asks the homes of runs without a runner who carries them out. Used on the loop only.
+    """Asks the stores of runs without a runner who carries them out. Used on the loop only.
 
-    Nothing is read, and nothing imported, while no run here has a home. What the connected cluster knows is in
+    Nothing is read, and nothing imported, while no run here has a store. What the connected cluster knows is in
     the feed of other machines' runs.
 
     Args:
@@ -129,10 +129,10 @@ class TakenFeed:
 
     async def look(self) -> None:
         """Ask once."""
-        runs = [run for run in self._listed() if run.home]
+        runs = [run for run in self._listed() if run.store]
         if not runs:
             return
-        from actions.run.home.taken import note_taken
+        from actions.run.store.taken import note_taken
 
         if await note_taken(runs, at_most_seconds=_ANSWER_SECONDS):
             await self._refresh()

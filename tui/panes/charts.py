@@ -469,7 +469,7 @@ def _guidance(services: ConsoleServices, source: CurveSource | None, launch_key:
 
 
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
-    """Return whether the pods have printed more than the home has: a run without a runner goes on there alone."""
+    """Return whether the pods have printed more than the store has: a run without a runner goes on there alone."""
     return watched is not None and watched.curves.revision > copied.curves.revision
 
 

@@ -79,7 +79,7 @@ class RunPane(Pane):
             self._detail.show(())
             return
         now = self.services.clock.now().timestamp()
-        self.entitle(" · ".join(filter(None, (view.id, run.home_words(view)))))
+        self.entitle(" · ".join(filter(None, (view.id, run.store_words(view)))))
         self._left = self._own_progress(view)
         width = self.size.width - 2
         hourly = self.services.paid.now().of(view.id)

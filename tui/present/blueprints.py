@@ -48,8 +48,8 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
 PRESET = "@preset"
 EXISTING = "@existing"
 APPROVAL = "@approve"
-HOME, NO_HOME = "@home", "none"
-"""The key of the field for the run's home, and the word for a launch without one."""
+HOME, NO_STORE = "@store", "none"
+"""The key of the field for the run's store, and the word for a launch without one."""
 NO_PRESET = "none"
 _HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
 _NUMBERS_AT = (2, 3)
@@ -87,11 +87,11 @@ def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool, usua
     return fields
 
 
-def home_field(usual: str) -> Field:
+def store_field(usual: str) -> Field:
     """Return the field with the place that the run is replicated to.
 
     Args:
-        usual: The home of the settings; empty for none.
+        usual: The store of the settings; empty for none.
     """
     return Field(HOME, "Home", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
 
@@ -103,19 +103,19 @@ def approval_field() -> Field:
     )
 
 
-def home_of_command(home: str, usual: str) -> str:
-    """Return the home that a launch states: empty for none.
+def store_of_command(store: str, usual: str) -> str:
+    """Return the store that a launch states: empty for none.
 
     Args:
-        home: As typed: an address, `none`, or empty for that of the settings.
-        usual: The home of the settings.
+        store: As typed: an address, `none`, or empty for that of the settings.
+        usual: The store of the settings.
     """
-    return "" if home == NO_HOME else home or usual
+    return "" if store == NO_STORE else store or usual
 
 
-def command_of_home(home: str, usual: str) -> str:
-    """Return the word by which a launch states a home; see `home_of_command`."""
-    return "" if home == usual else home or NO_HOME
+def command_of_store(store: str, usual: str) -> str:
+    """Return the word by which a launch states a store; see `store_of_command`."""
+    return "" if store == usual else store or NO_STORE
 
 
 def default_of(blueprint: Blueprint, preset: str, name: str) -> Value:

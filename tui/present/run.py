@@ -138,13 +138,13 @@ def run_heading(
     return [_joined(chosen, width), line, *below, *doubts]
 
 
-def home_words(view: RunView) -> str:
-    """Return where a run is kept beside this machine, and since when that is away: `home s3://…`; empty for nowhere."""
-    trouble = next((one for one in view.notices if one.kind in (NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED)), None)
-    if trouble is None or not view.home:
-        return f"home {view.home}" if view.home else ""
+def store_words(view: RunView) -> str:
+    """Return where a run is kept beside this machine, and since when that is away: `store s3://…`; else empty."""
+    trouble = next((one for one in view.notices if one.kind in (NoticeKind.STORE_AWAY, NoticeKind.STORE_REFUSED)), None)
+    if trouble is None or not view.store:
+        return f"store {view.store}" if view.store else ""
     since = f" since {time_of_day(trouble.since)[:5]}" if trouble.since is not None else ""
-    return f"home {view.home} {'away' if trouble.kind is NoticeKind.HOME_AWAY else 'refuses'}{since}"
+    return f"store {view.store} {'away' if trouble.kind is NoticeKind.STORE_AWAY else 'refuses'}{since}"
 
 
 def _noticed(view: RunView, width: int) -> list[Cells]:
@@ -428,8 +428,8 @@ def stage_cell(run: RunSummary, width: int = 0) -> CellValue:
         return Span(f"{counted(run.leftovers, 'object')} left", Tone.BAD)
     if run.unknown:
         return Span("leftovers unknown", Tone.WARN)
-    if run.is_home_behind:
-        return Span("home behind", Tone.WARN)
+    if run.is_store_behind:
+        return Span("store behind", Tone.WARN)
     trouble = trouble_in(run.notices)
     if trouble:
         return Span(run.stage if 0 < width < LEAST_TROUBLE else trouble.partition(": ")[2], Tone.BAD)

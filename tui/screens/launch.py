@@ -24,7 +24,7 @@ from actions.blueprint.version_rules import choice_notes, require_together
 from actions.command.arguments import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import PriceBook
-from actions.run.context.home_address import parse_home
+from actions.run.context.store_address import parse_store
 from actions.run.limits.at_launch import launch_notes, require_possible
 from actions.run.limits.options import LimitTexts, limits_of, require_limit, with_usual
 from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
@@ -39,17 +39,17 @@ from tui.present.blueprints import (
     check_lines,
     chosen_lines,
     chosen_values,
-    command_of_home,
+    command_of_store,
     cost_lines,
     fields_of,
-    home_field,
-    home_of_command,
     launch_title,
     note_lines,
     place_lines,
     plan_lines,
     problem_lines,
     refusal_lines,
+    store_field,
+    store_of_command,
     unknown_lines,
     warning_lines,
 )
@@ -120,7 +120,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._usual_limits = services.settings.limits or LimitTexts()
         self._limits = with_usual(texts_of_command(wanted), self._usual_limits)
         self._has_limits = self._limits.names_any or bool(wanted.at_limit)
-        self._home = home_of_command(wanted.home, services.settings.home)
+        self._store = store_of_command(wanted.store, services.settings.store)
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
         self._problem = ""
@@ -214,7 +214,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
                 preset=self._preset,
                 existing_cluster=self._existing,
                 auto_approve=self._auto_approve,
-                home=command_of_home(self._home, self._services.settings.home),
+                store=command_of_store(self._store, self._services.settings.store),
                 waive=",".join(line.check for line in found if line.blocks),
                 set=dict(self._values),
             )
@@ -275,7 +275,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         """Check the values together and compute the plan, in a thread."""
         try:
             bound, plan, self._usual_notes = await self._thread.call(
-                self._compute, dict(self._values), self._limits, self._home
+                self._compute, dict(self._values), self._limits, self._store
             )
         except ConsoleError as error:
             self._bound = None
@@ -290,7 +290,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="checks")
     async def _check(self, bound: Bound) -> None:
         """Make the doctor's checks; the lines are shown as they come."""
-        await self._checks.run(self._blueprint, bound, home=self._home)
+        await self._checks.run(self._blueprint, bound, store=self._store)
         self._show_plan()
 
     @work(exclusive=True, group="capacity")
@@ -334,7 +334,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return self.size.width - _PLAN_FRAME
 
     def _compute(
-        self, values: Mapping[str, Value], texts: LimitTexts, home: str
+        self, values: Mapping[str, Value], texts: LimitTexts, store: str
     ) -> tuple[Bound, LaunchPlan, tuple[str, ...]]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
@@ -345,8 +345,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         if texts.at_limit != (self._usual_limits.at_limit or "park"):
             require_limit(texts, limits)
         require_possible(limits, plan)
-        if home:
-            parse_home(home)
+        if store:
+            parse_store(store)
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
@@ -362,7 +362,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             existing_cluster=self._existing,
             usual_preset=self._usual_preset,
         )
-        fields += [approval_field(), home_field(self._services.settings.home)]
+        fields += [approval_field(), store_field(self._services.settings.store)]
         return [*fields, *limit_fields(is_open=self._has_limits, usual=self._usual_limits)]
 
     def _entries(self) -> dict[str, Value]:

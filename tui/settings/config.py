@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from actions.base.files import config_home
+from actions.base.files import config_folder
 from tui.settings import THEMES
 
 FILE_NAME = "config.yaml"
@@ -33,7 +33,7 @@ class SettingForm(StrEnum):
     CHOICE = "one of a few words"
     LINES = "a mapping of words to texts"
     WORDS = "a list of texts"
-    HOME = "an address such as s3://BUCKET/PREFIX"
+    STORE = "an address such as s3://BUCKET/PREFIX"
     HOURS = "hours such as 22:00-07:00"
     SIZE = "a size such as 20 GiB"
     MOMENT = "a time such as 22:30, +8h or 2026-11-20T22:30:00Z"
@@ -106,10 +106,10 @@ SETTINGS: tuple[Setting, ...] = (
         variables=("AWS_REGION", "AWS_DEFAULT_REGION"),
     ),
     Setting(
-        "home",
-        SettingForm.HOME,
+        "store",
+        SettingForm.STORE,
         "The place in S3 that launched runs are replicated to",
-        "--home",
+        "--store",
         default="",
         is_of_cluster=True,
     ),
@@ -214,7 +214,7 @@ class SettingValue(msgspec.Struct, frozen=True):
 
 def config_path() -> Path:
     """Return the path of the file; it need not exist."""
-    return config_home() / FILE_NAME
+    return config_folder() / FILE_NAME
 
 
 def settle(options: Namespace, config: ConfigFile, environment: Mapping[str, str]) -> list[SettingValue]:
@@ -262,7 +262,7 @@ def config_schema() -> dict[str, Any]:
 _PATTERNS = {
     SettingForm.HOURS: r"^\d\d:\d\d-\d\d:\d\d$",
     SettingForm.SIZE: SIZE.pattern,
-    SettingForm.HOME: "^s3://",
+    SettingForm.STORE: "^s3://",
     SettingForm.MOMENT: r"^(\+[0-9.dhm]+|\d\d:\d\d|\d{4}-\d\d-\d\d.+)$",
     SettingForm.WATCHDOG: "^[0-9.dhm]+$",
 }
@@ -280,7 +280,7 @@ def _form(setting: Setting) -> dict[str, Any]:
             return {"enum": list(setting.choices)}
         case SettingForm.WORDS:
             return {"type": "array", "items": {"type": "string"}}
-        case SettingForm.HOURS | SettingForm.SIZE | SettingForm.HOME | SettingForm.MOMENT | SettingForm.WATCHDOG:
+        case SettingForm.HOURS | SettingForm.SIZE | SettingForm.STORE | SettingForm.MOMENT | SettingForm.WATCHDOG:
             return {"type": "string", "pattern": _PATTERNS[setting.form]}
         case SettingForm.LINES:
             return {"type": "object", "additionalProperties": {"type": "string"}}

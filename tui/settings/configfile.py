@@ -129,10 +129,10 @@ def _check_filter(document: Document, name: str, line: str) -> None:
 
 
 def _home(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.context.home_address import parse_home
+    from actions.run.context.store_address import parse_store
 
     try:
-        return str(parse_home(value)) if isinstance(value, str) else None
+        return str(parse_store(value)) if isinstance(value, str) else None
     except ConsoleError:
         return None
 
@@ -171,7 +171,7 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.CHOICE: _choice,
     SettingForm.LINES: _lines,
     SettingForm.WORDS: _words,
-    SettingForm.HOME: _home,
+    SettingForm.STORE: _home,
     SettingForm.HOURS: _hours,
     SettingForm.SIZE: _size,
     SettingForm.MOMENT: _moment,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actions.base.files import config_home
+from actions.base.files import config_folder
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -33,7 +33,7 @@ _FILE_NAME = "keys.yaml"
 
 def keymap_path() -> Path:
     """Return the path of the file; it need not exist."""
-    return config_home() / _FILE_NAME
+    return config_folder() / _FILE_NAME
 
 
 def take_keymap(app: App[Any], keymap: Keymap) -> None:

@@ -145,7 +145,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         blueprint_folders: Folders of blueprint folders; empty for the usual places.
         run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
-        home: Place that launched runs are replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone.
+        store: Place that launched runs are replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one, empty for none.
@@ -175,7 +175,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     blueprint_folders: tuple[Path, ...] = ()
     run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     demo: DemoBadge | None = None
-    home: str = ""
+    store: str = ""
     region: str = ""
     profile: str = ""
     open_run: str | None = None

@@ -23,7 +23,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import expanded, open_file, private_directory, read_file, state_home, write_private
+from actions.base.files import expanded, open_file, private_directory, read_file, state_folder, write_private
 from actions.base.untrusted import one_line, redact
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, NoKubeconfigError, load_context
 
@@ -273,7 +273,7 @@ def confirm(request: PluginRequest) -> None:
     """
     try:
         known = {*_confirmed(), request.fingerprint()}
-        write_private(private_directory(state_home()) / CONFIRMED, msgspec.json.encode(sorted(known)))
+        write_private(private_directory(state_folder()) / CONFIRMED, msgspec.json.encode(sorted(known)))
     except OSError as error:
         raise ConfigError(f"The confirmation cannot be stored: {error.strerror}.", hint="Free some space.") from error
 
@@ -339,7 +339,7 @@ def _is_confirmed(request: PluginRequest) -> bool:
 
 def _confirmed() -> list[str]:
     try:
-        return decode_json(read_file(state_home() / CONFIRMED), list[str])
+        return decode_json(read_file(state_folder() / CONFIRMED), list[str])
     except (OSError, msgspec.MsgspecError):
         return []
 

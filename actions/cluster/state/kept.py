@@ -25,7 +25,7 @@ import msgspec
 
 from actions.base.decoding import decode_msgpack
 from actions.base.errors import ConfigError
-from actions.base.files import cache_home, open_file, private_directory, read_file, write_private
+from actions.base.files import open_file, private_directory, read_file, user_cache_folder, write_private
 from actions.base.linux import release_free_memory
 from actions.base.untrusted import redact
 from actions.cluster.auth.kubeconfig import ChosenContext
@@ -167,7 +167,7 @@ class _Pods(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 def snapshot_folder() -> Path:
     """Return the folder of all kept snapshots; not created here."""
-    return cache_home() / "snapshots"
+    return user_cache_folder() / "snapshots"
 
 
 def context_digest(chosen: ChosenContext) -> str:

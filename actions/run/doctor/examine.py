@@ -70,7 +70,7 @@ async def examination(
 
 
 async def examine_launch(
-    around: Examination, blueprint: Blueprint, binding: Binding, *, home: str = ""
+    around: Examination, blueprint: Blueprint, binding: Binding, *, store: str = ""
 ) -> list[DoctorLine]:
     """Return all lines of a launch.
 
@@ -78,9 +78,9 @@ async def examine_launch(
         around: The surroundings.
         blueprint: As it was loaded.
         binding: The values of its parameters.
-        home: Where the run would be replicated to; empty for this machine alone.
+        store: Where the run would be replicated to; empty for this machine alone.
     """
-    launch = planned(blueprint, binding, around.namespace, home=home)
+    launch = planned(blueprint, binding, around.namespace, store=store)
     now = around.clock.now()
     lines = [*_choice_lines(blueprint, binding, now.date()), *await answers(program_questions(launch))]
     lines += credential_lines(
@@ -125,17 +125,17 @@ def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[Doc
     return [line_of("parameters", passed("They can be used together."), "")]
 
 
-def planned(blueprint: Blueprint, binding: Binding, namespace: str, *, home: str = "") -> PlannedLaunch:
+def planned(blueprint: Blueprint, binding: Binding, namespace: str, *, store: str = "") -> PlannedLaunch:
     """Return a launch as the checks read it.
 
     Args:
         blueprint: As it was loaded.
         binding: The values of its parameters.
         namespace: That of the command line; empty for the blueprint's.
-        home: Where the run would be replicated to; empty for this machine alone.
+        store: Where the run would be replicated to; empty for this machine alone.
     """
     chosen = blueprint.under(binding.preset)
-    return PlannedLaunch(blueprint=chosen, binding=binding, wanted_namespace=namespace, original=blueprint, home=home)
+    return PlannedLaunch(blueprint=chosen, binding=binding, wanted_namespace=namespace, original=blueprint, store=store)
 
 
 def _own_questions(around: Examination, launch: PlannedLaunch) -> list[Question]:

@@ -29,8 +29,8 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """That of the command line; empty for the blueprint's."""
     original: Blueprint | None = None
     """As it was loaded, for durations by parameters; `None` if no preset changes it."""
-    home: str = ""
-    """The home to which the run would be replicated, with Terraform's states; empty for this machine alone."""
+    store: str = ""
+    """The store to which the run would be replicated, with Terraform's states; empty for this machine alone."""
 
     @property
     def region(self) -> str:

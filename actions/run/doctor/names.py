@@ -140,14 +140,14 @@ async def _require_node_group(session: AwsSession, taken: TakenName) -> None:
     raise MissingError(f"{taken.cluster} has no node group {taken.name}.")
 
 
-def run_questions(launch: PlannedLaunch, home: Path | None = None) -> list[Question]:
+def run_questions(launch: PlannedLaunch, base: Path | None = None) -> list[Question]:
     """Return the questions for other runs of this machine: in the launch's place, or keeping data beside it."""
-    there = Question(OTHER_RUNS, partial(check_runs, launch, home), "Look at the other run.", is_blocking=True)
-    kept = Question("kept data", partial(check_kept, launch, home), "Look at the other run.")
+    there = Question(OTHER_RUNS, partial(check_runs, launch, base), "Look at the other run.", is_blocking=True)
+    kept = Question("kept data", partial(check_kept, launch, base), "Look at the other run.")
     return [there, kept] if launch.makes_cluster else [there]
 
 
-def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, waived: Collection[str] = ()) -> None:
+def require_no_other_run(launch: PlannedLaunch, base: Path | None = None, *, waived: Collection[str] = ()) -> None:
     """Require that no run is in the place of a launch, unless that check is waived by its name.
 
     Forms and commands show the same finding as a line of their checks. The launch itself asks again: a script has no
@@ -157,34 +157,34 @@ def require_no_other_run(launch: PlannedLaunch, home: Path | None = None, *, wai
         RefusedError: One is.
         ConfigError: The folder of all runs cannot be read.
     """
-    found = _runs_there(launch, home)
+    found = _runs_there(launch, base)
     if found.result is CheckResult.FAILED and OTHER_RUNS not in waived:
         raise RefusedError(found.detail, hint=found.remedy)
 
 
-async def check_runs(launch: PlannedLaunch, home: Path | None = None) -> Observation:
+async def check_runs(launch: PlannedLaunch, base: Path | None = None) -> Observation:
     """Check that no other run is in the place of a launch; see `_runs_there`."""
-    return _runs_there(launch, home)
+    return _runs_there(launch, base)
 
 
-def _runs_there(launch: PlannedLaunch, home: Path | None) -> Observation:
+def _runs_there(launch: PlannedLaunch, base: Path | None) -> Observation:
     """Check that no run of the same blueprint is left in cluster and namespace, and that none has made the cluster.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    there = [run for run in list_runs(home) if run.cluster == launch.cluster]
+    there = [run for run in list_runs(base) if run.cluster == launch.cluster]
     left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
     return runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
 
 
-async def check_kept(launch: PlannedLaunch, home: Path | None = None) -> Observation:
+async def check_kept(launch: PlannedLaunch, base: Path | None = None) -> Observation:
     """Check that no torn-down run keeps storage of a cluster of that name: the launch makes and pays its own beside it.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    paid = [run.paid for run in list_runs(home) if run.cluster == launch.cluster and run.paid is not None]
+    paid = [run.paid for run in list_runs(base) if run.cluster == launch.cluster and run.paid is not None]
     kept = [one for one in paid if one.is_kept and one.is_simulated == launch.is_cost_simulated]
     if not kept:
         return passed(f"No run that is torn down keeps data of {launch.cluster}.")

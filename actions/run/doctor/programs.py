@@ -24,7 +24,7 @@ from actions.terraform.version import fetch_version_text, parse_version
 OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
 """The bounds of `required_version` in the program's own roots: at least the first, below the second."""
 TERRAFORM_REMEDY = "Install Terraform 1.5 or later, below 2.0, and put it on PATH."
-HOME_REMEDY = "Install Terraform 1.10 or later, below 2.0, or launch without a home."
+STORE_REMEDY = "Install Terraform 1.10 or later, below 2.0, or launch without a store."
 
 _SECONDS = 20.0
 _SHOWN = 3
@@ -37,7 +37,7 @@ def program_questions(launch: PlannedLaunch | None) -> list[Question]:
         return [Question("terraform", check_terraform, TERRAFORM_REMEDY)]
     questions = []
     if not launch.is_simulated and any(isinstance(stage, TerraformStage) for stage in launch.stages):
-        check, remedy = partial(check_terraform, launch.home), HOME_REMEDY if launch.home else TERRAFORM_REMEDY
+        check, remedy = partial(check_terraform, launch.store), STORE_REMEDY if launch.store else TERRAFORM_REMEDY
         questions.append(Question("terraform", check, remedy, is_blocking=True))
     for name, reason in needed_programs(launch).items():
         remedy = f"Install {name} and put it on PATH: {reason}"
@@ -50,11 +50,11 @@ async def _check_program(name: str) -> Observation:
     return passed(f"{name} is {found}.") if found else failed(f"{name} is not on PATH.")
 
 
-async def check_terraform(home: str = "") -> Observation:
+async def check_terraform(store: str = "") -> Observation:
     """Check that terraform is on PATH in a version that the roots accept.
 
     Args:
-        home: Where the run is replicated to, with Terraform's states; empty for this machine alone.
+        store: Where the run is replicated to, with Terraform's states; empty for this machine alone.
     """
     program = find_terraform()
     if program is None:
@@ -63,16 +63,16 @@ async def check_terraform(home: str = "") -> Observation:
         version = await fetch_version_text(program)
     except ConsoleError as error:
         return unknown(f"{program} does not report its version: {error.message}")
-    return terraform_observation(version, str(program), home=home)
+    return terraform_observation(version, str(program), store=store)
 
 
-def terraform_observation(version: str, program: str, *, home: str = "") -> Observation:
+def terraform_observation(version: str, program: str, *, store: str = "") -> Observation:
     """Return the result for a version such as `1.9.5`.
 
     Args:
         version: As the program reports it.
         program: Its path.
-        home: See `check_terraform`.
+        store: See `check_terraform`.
     """
     try:
         found = parse_version(version)
@@ -80,8 +80,8 @@ def terraform_observation(version: str, program: str, *, home: str = "") -> Obse
             return failed(f"{program} is Terraform {version}, older than 1.5.")
         if found >= NEWER_TERRAFORM:
             return failed(f"{program} is Terraform {version}; the roots accept versions below 2.0.")
-        if home:
-            require_locks(found, home)
+        if store:
+            require_locks(found, store)
     except FormatError:
         return unknown(f"{program} reports the version {version!r}.")
     except RefusedError as error:

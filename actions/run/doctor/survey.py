@@ -58,7 +58,7 @@ class LaunchSurvey:
         with_capacity: With zone, offering and reservation.
         runs: The folder of all runs, if not the usual one.
         only_runs: Only look whether other runs of this machine are in the way: ask neither AWS nor a cluster.
-        home: Where the run would be replicated to; empty for this machine alone.
+        store: Where the run would be replicated to; empty for this machine alone.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class LaunchSurvey:
         with_capacity: bool = False,
         runs: Path | None = None,
         only_runs: bool = False,
-        home: str = "",
+        store: str = "",
     ) -> None:
         self._target = target
         self._blueprint = blueprint
-        self._launch = planned(blueprint, binding, target.namespace, home=home)
+        self._launch = planned(blueprint, binding, target.namespace, store=store)
         self._clock = clock
         self._pool = pool
         self._with_capacity = with_capacity

@@ -15,18 +15,18 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
 from actions.run.context.stage_context import StageContext
-from actions.run.engine.fence import CLUSTER_ARBITER, HOME_ARBITER, Arbiter, ReadingArbiter, SeenLease
+from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER, Arbiter, ReadingArbiter, SeenLease
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
-from actions.run.home.lease import read_lease
-from actions.run.home.replica import Replica
-from actions.run.home.store import ObjectStore, open_home
 from actions.run.limits.guard import LimitGuard
 from actions.run.presence.lease import read_cluster_lease
 from actions.run.presence.publish import PresenceCompanion
 from actions.run.presence.record import OLD_SECONDS
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
+from actions.run.store.replica import Replica
 from actions.run.teardown.sharing import local_users
 from actions.run.watchdog.keeper import WatchdogKeeper
 
@@ -79,13 +79,13 @@ class Companion(Protocol):
         ...
 
 
-def home_of(view: RunView) -> ObjectStore | None:
-    """Return the home of a run; `None` if it has none."""
-    return open_home(view.home, region=view.cluster.region) if view.home else None
+def store_of(view: RunView) -> RunStore | None:
+    """Return the store of a run; `None` if it has none."""
+    return open_store(view.store, region=view.cluster.region) if view.store else None
 
 
 def arbiters_of(
-    current: Callable[[], RunView], backend: RunBackend, clock: Clock, home: ObjectStore | None
+    current: Callable[[], RunView], backend: RunBackend, clock: Clock, store: RunStore | None
 ) -> list[Arbiter]:
     """Return the places that name the machine that carries out a run, for its fence.
 
@@ -93,7 +93,7 @@ def arbiters_of(
         current: Returns the run, without waiting.
         backend: The run's.
         clock: The machine's.
-        home: See `home_of`.
+        store: See `store_of`.
     """
     arbiters: list[Arbiter] = []
     view = current()
@@ -108,18 +108,18 @@ def arbiters_of(
             return SeenLease(lease.epoch, lease.owner, lease.presence.machine, lease.presence.heartbeat, is_old)
 
         arbiters.append(ReadingArbiter(CLUSTER_ARBITER, read, lambda: backend.removes_cluster(current())))
-    if home is not None:
+    if store is not None:
 
-        async def read_home() -> SeenLease | None:
-            lease = await read_lease(home, view.id)
-            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.machine, lease.tag)
+        async def read_store() -> SeenLease | None:
+            lease = await store.lease(view.id)
+            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.holder, lease.tag)
 
-        arbiters.append(ReadingArbiter(HOME_ARBITER, read_home))
+        arbiters.append(ReadingArbiter(STORE_ARBITER, read_store))
     return arbiters
 
 
 def companions_of(
-    folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, home: ObjectStore | None
+    folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, store: RunStore | None
 ) -> list[Companion]:
     """Return the companions of a run.
 
@@ -128,7 +128,7 @@ def companions_of(
         runner_journal: The run's journal, as the runner sees it.
         backend: The run's.
         clock: For waiting.
-        home: See `home_of`; closed when the run's copy there is complete.
+        store: See `store_of`; closed when the run's copy there is complete.
     """
     view = runner_journal.view_if_readable()
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
@@ -136,8 +136,8 @@ def companions_of(
     found: list[Companion] = [guard, PresenceCompanion(folder, runner_journal, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))
-    if home is not None:
-        found.append(Replica(home, folder, runner_journal, view.owner or present_operator(), clock))
+    if store is not None:
+        found.append(Replica(store, folder, runner_journal, view.owner or present_operator(), clock))
     return found
 
 

@@ -1,19 +1,19 @@
 """The fence of a runner: it changes something only while it is certain that the run is its own.
 
 A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
-machines can see it: in the run's home, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
+machines can see it: in the run's store, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
 which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced for good.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
 over from a runner that may be alive waits longer than that before anything is changed.
 
-A process that has run all the time goes on if no arbiter answers: a home that is away must not stop a healthy run. But
+A process that has run all the time goes on if no arbiter answers: a store that is away must not stop a healthy run. But
 if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
 taken over, until a moment ago. Then it sends nothing to either, where it would arrive once the network is back, in
 whoever's time that is. One that has just begun, and one that was away itself, stopped or asleep, waits for an answer of
 an arbiter that has answered before: by another one no machine can have taken the run over. A cluster that the run's own
-teardown destroys is not waited for. A cluster that answers again, and has no lease yet, does not speak for a home that
+teardown destroys is not waited for. A cluster that answers again, and has no lease yet, does not speak for a store that
 had one: that is waited for a moment, as places come back one by one. What this leaves open is in docs/takeover.md.
 
 At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
@@ -42,7 +42,7 @@ from actions.run.state.records import Operator
 from actions.run.state.view import RunView
 
 CLUSTER_ARBITER = "the run's cluster"
-HOME_ARBITER = "the run's home"
+STORE_ARBITER = "the run's store"
 TRUST_SECONDS = 10.0
 """Time for which the answer of an arbiter counts."""
 GRACE_SECONDS = 15.0
@@ -55,7 +55,7 @@ _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
 """Time after a question without an answer in which a change may be made without the next one."""
 _RETURNED_SECONDS = 15.0
-"""Time since a cluster without a lease answers again in which a home that had one is waited for."""
+"""Time since a cluster without a lease answers again in which a store that had one is waited for."""
 
 Log = Callable[[str], None]
 
@@ -77,7 +77,7 @@ class Arbiter(Protocol):
     """A place that other machines can see, too, and that names the epoch of a run."""
 
     name: str
-    """For sentences: `the run's home`."""
+    """For sentences: `the run's store`."""
 
     async def read(self) -> SeenLease | None:
         """Return the newest lease; `None` if the place has none of this run. Changes nothing.
@@ -243,7 +243,7 @@ class Fence:
         self._asked_since = float("-inf")
 
     async def require(
-        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_home: bool = False
+        self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_store: bool = False
     ) -> None:
         """Return once this process may change something. See `ChangeGuard.require`."""
         self._refuse_if_lost(deed)
@@ -252,7 +252,7 @@ class Fence:
         if self._arbiters and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
             with guarded_by(None):
                 await self._verify(deed)
-            place = CLUSTER_ARBITER if in_cluster else HOME_ARBITER if in_home else ""
+            place = CLUSTER_ARBITER if in_cluster else STORE_ARBITER if in_store else ""
             if place in self._unanswered and not self._is_fresh():
                 raise UnreachableError(f"{place.capitalize()} does not answer. Not sent: {deed}.")
         self._refuse_if_lost(deed)
@@ -321,7 +321,7 @@ class Fence:
         """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts.
 
         The answers count together, once all are there: a cluster that answers again must not let a change pass while
-        the home, which may name another machine, is still being asked.
+        the store, which may name another machine, is still being asked.
         """
         began, was_silent = self._now(), CLUSTER_ARBITER in self._silent
         answers = await asyncio.gather(*map(_answer_of, self._arbiters))

@@ -18,18 +18,18 @@ from actions.base.guard import guarded_by
 from actions.base.process import own_identity
 from actions.base.untrusted import plain_text, redact
 from actions.run.context.protocols import RunBackend
-from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, home_of
+from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, store_of
 from actions.run.engine.fence import Fence
 from actions.run.engine.runner import Runner
 from actions.run.engine.runner_journal import RunnerJournal, when_usable
 from actions.run.engine.systemd import CANNOT
-from actions.run.home.replica import Replica
-from actions.run.home.store import ObjectStore
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
 from actions.run.journal.machine import machine_id
 from actions.run.journal.store import Journal
 from actions.run.state.view import NoticeKind, RunView
+from actions.run.store.objects import RunStore
+from actions.run.store.replica import Replica
 
 BackendFactory = Callable[[Path, Clock], RunBackend]
 """Makes the backend of the run in a folder."""
@@ -89,9 +89,9 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
         backend = make_backend(folder, clock)
         try:
             runner_journal = RunnerJournal(journal, lease, clock, heartbeat)
-            home = home_of(await runner_journal.view())
-            fence = await _fence_of(folder, runner_journal, backend, clock, home)
-            companions = [fence, *companions_of(folder, runner_journal, backend, clock, home)]
+            store = store_of(await runner_journal.view())
+            fence = await _fence_of(folder, runner_journal, backend, clock, store)
+            companions = [fence, *companions_of(folder, runner_journal, backend, clock, store)]
             replicas = [one for one in companions if isinstance(one, Replica)]
             runner = Runner(
                 runner_journal,
@@ -110,7 +110,7 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
 
 
 async def _fence_of(
-    folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, home: ObjectStore | None
+    folder: Path, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, store: RunStore | None
 ) -> Fence:
     def note(text: str) -> None:
         if text:
@@ -125,7 +125,7 @@ async def _fence_of(
     return Fence(
         folder,
         view,
-        arbiters_of(runner_journal.view_if_readable, backend, clock, home),
+        arbiters_of(runner_journal.view_if_readable, backend, clock, store),
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),

@@ -1,6 +1,6 @@
 """The fence block in a run's folder: which places have answered for its runner here, or who has taken the run over.
 
-Its runner writes it while it works, and last when it learns of the later epoch of another machine, from the run's home
+Its runner writes it while it works, and last when it learns of the later epoch of another machine, from the run's store
 or its cluster. Every command that acts on the run reads it first, and refuses.
 """
 
@@ -101,14 +101,14 @@ def elsewhere_sentence(run_id: str, owner: str) -> str:
     return f"Run {run_id} is carried out by {owner}, and can only be watched here."
 
 
-def takeover_command(run_id: str, home: str = "") -> str:
-    """Return the command that takes a run over; `home` is its home, as far as it is known."""
-    return f"eksml-tui runs takeover {run_id}{f' --home {shlex.quote(home)}' if home else ''}"
+def takeover_command(run_id: str, store: str = "") -> str:
+    """Return the command that takes a run over; `store` is its store, as far as it is known."""
+    return f"eksml-tui runs takeover {run_id}{f' --store {shlex.quote(store)}' if store else ''}"
 
 
-def takeover_hint(run_id: str, home: str = "") -> str:
+def takeover_hint(run_id: str, store: str = "") -> str:
     """Return the remedy."""
-    return f"Ask them, or take it over: {takeover_command(run_id, home)}"
+    return f"Ask them, or take it over: {takeover_command(run_id, store)}"
 
 
 def refuse_elsewhere(folder: Path, view: RunView) -> None:
@@ -121,5 +121,5 @@ def refuse_elsewhere(folder: Path, view: RunView) -> None:
     if other is not None:
         raise RefusedError(
             f"Run {view.id} {other.deed}, and can only be watched here.",
-            hint=takeover_hint(view.id, view.home),
+            hint=takeover_hint(view.id, view.store),
         )

@@ -21,17 +21,17 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE, free_bytes, read_file, state_home
+from actions.base.files import PRIVATE_FILE, free_bytes, read_file, state_folder
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 """The variable that names the AWS endpoint; a run keeps the one that it was launched with."""
 S3_ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_S3"
-"""The one for S3 alone, where a run's home may be."""
+"""The one for S3 alone, where a run's store may be."""
 
 
-def runs_home() -> Path:
+def runs_folder() -> Path:
     """Return the folder of all runs; it may not exist yet."""
-    return state_home() / "runs"
+    return state_folder() / "runs"
 
 
 def journal_path(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The identity of a machine's copy of a run, `COPY/BOOT`, in the lease of its home and its record in the cluster.
+"""The identity of a machine's copy of a run, `COPY/BOOT`, in the lease of its store and its record in the cluster.
 
 Names do not tell machines apart: two containers of one image have one host name and one user, and a virtual machine
 that was copied has the run's folder, too. So a copy of a run has a random word in its folder, and a machine is known by

@@ -1,7 +1,7 @@
 """The mark of a folder that is a copy of a run of another machine: where from, how fresh, and who carries the run out.
 
-A copy has no runner and takes no records: its readers take the runner's state from the mark, as the home gave it. A run
-that is about to come to this machine has a mark, too, until all of it is here and the earlier machine is fenced.
+A copy has no runner and takes no records: its readers take the runner's state from the mark, as the store gave it. A
+run that is about to come to this machine has a mark, too, until all of it is here and the earlier machine is fenced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from actions.base.clock import time_of_day
 from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
-from actions.base.files import read_file, state_home, write_private
+from actions.base.files import read_file, state_folder, write_private
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.state.records import Operator
 from actions.run.state.view import Notice, NoticeKind
@@ -21,7 +21,7 @@ from actions.run.state.view import Notice, NoticeKind
 _NAME = "mirror.json"
 _MOST_BYTES = 4 << 20
 STALE_SECONDS = 60.0
-"""Time without an answer of the home after which a copy is reported as old."""
+"""Time without an answer of the store after which a copy is reported as old."""
 _ARRIVING = "Its takeover by this machine has not come to its end."
 
 
@@ -35,7 +35,7 @@ class FilePosition(msgspec.Struct, frozen=True):
 class MirrorMark(msgspec.Struct, frozen=True):
     """The mark, written with each copy."""
 
-    home: str
+    store: str
     """`s3://BUCKET/PREFIX`"""
     fetched_at: float
     """Seconds since the epoch, by this machine's clock."""
@@ -47,7 +47,7 @@ class MirrorMark(msgspec.Struct, frozen=True):
     lease_seconds: float = 0.0
     """Time for which its lease holds; 0 if there is none, or it was given back."""
     age_seconds: float = 0.0
-    """Age of the lease when it was read, by the home's clock."""
+    """Age of the lease when it was read, by the store's clock."""
     writer: str = ""
     """The runner's token."""
     notes: dict[str, str] = {}
@@ -78,17 +78,15 @@ class MirrorMark(msgspec.Struct, frozen=True):
             )
         found = [Notice(NoticeKind.ELSEWHERE, self._elsewhere(run_id, is_unattended=is_unattended))]
         if now - self.fetched_at > STALE_SECONDS:
-            text = (
-                f"The home {self.home} does not answer here: this is the run as of {time_of_day(self.fetched_at)} UTC."
-            )
-            found.append(Notice(NoticeKind.HOME_AWAY, text, self.fetched_at))
+            text = f"The store {self.store} does not answer here: this is it as of {time_of_day(self.fetched_at)} UTC."
+            found.append(Notice(NoticeKind.STORE_AWAY, text, self.fetched_at))
         return tuple(found)
 
     def command(self, run_id: str) -> str:
         """Return the command that makes the run this machine's own."""
-        if self.is_arriving and not self.home:
+        if self.is_arriving and not self.store:
             return f"eksml-tui runs adopt CLUSTER {run_id}"
-        return takeover_command(run_id, self.home)
+        return takeover_command(run_id, self.store)
 
     def _elsewhere(self, run_id: str, *, is_unattended: bool) -> str:
         who = f"{self.owner}" if self.owner else "Another machine"
@@ -99,9 +97,9 @@ class MirrorMark(msgspec.Struct, frozen=True):
         return f"{who}{silence}. To act on it, take it over: {self.command(run_id)}"
 
 
-def mirrors_home() -> Path:
+def copies_folder() -> Path:
     """Return the folder of the copies of all runs of other machines; it may not exist yet."""
-    return state_home() / "mirrors"
+    return state_folder() / "mirrors"
 
 
 def read_mark(folder: Path) -> MirrorMark | None:

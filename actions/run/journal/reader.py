@@ -19,7 +19,7 @@ from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.elsewhere import read_elsewhere, read_fence
-from actions.run.journal.folder import has_room, journal_path, restored_path, runs_home
+from actions.run.journal.folder import has_room, journal_path, restored_path, runs_folder
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
 from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.run_ids import known_numbers
@@ -49,11 +49,11 @@ _ATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full: running work continues, no further stage begins.",
     NoticeKind.READ_ONLY: "The run's folder cannot be written: running work continues, nothing can be recorded.",
     NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
-    NoticeKind.HOME_AWAY: "Its home {home} does not answer: what is new stays on this machine, and follows later.",
-    NoticeKind.HOME_REFUSED: "Its home {home} refuses this machine: what is new stays here, and follows later.",
+    NoticeKind.STORE_AWAY: "Its store {store} does not answer: what is new stays on this machine, and follows later.",
+    NoticeKind.STORE_REFUSED: "Its store {store} refuses this machine: what is new stays here, and follows later.",
     NoticeKind.WATCHDOG_IDLE: "Its watchdog does not work: nothing stops its jobs while this machine is off.",
 }
-_BESIDE = (NoticeKind.UNCERTAIN, NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED, NoticeKind.WATCHDOG_IDLE)
+_BESIDE = (NoticeKind.UNCERTAIN, NoticeKind.STORE_AWAY, NoticeKind.STORE_REFUSED, NoticeKind.WATCHDOG_IDLE)
 """Obstacles that only a runner that is alive reports."""
 _UNATTENDED = {
     NoticeKind.DISK_FULL: "The disk is full.",
@@ -136,7 +136,7 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
-HOME_BEHIND = "Its runner was lost, and its home {home} may not have its end: others may see it at work, and lost."
+STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
 RESTORED = "It was restored from an archive, to look at only."
 
 
@@ -250,8 +250,8 @@ class RunReader:
         elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
         elif self._has_left_home_behind(view):
-            notices = (Notice(NoticeKind.HOME_BEHIND, HOME_BEHIND), *notices)
-        notices = tuple(replace(notice, text=notice.text.replace("{home}", view.home)) for notice in notices)
+            notices = (Notice(NoticeKind.STORE_BEHIND, STORE_BEHIND), *notices)
+        notices = tuple(replace(notice, text=notice.text.replace("{store}", view.store)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
         self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest
@@ -259,7 +259,7 @@ class RunReader:
     def _has_left_home_behind(self, view: RunView) -> bool:
         """Return whether nothing is left to do, and the runner was lost: one that ends gives its lease back."""
         is_lost = self._lease is not None and not self._lease.is_alive
-        return is_lost and bool(view.home) and isinstance(next_step(view), Finish)
+        return is_lost and bool(view.store) and isinstance(next_step(view), Finish)
 
     def _awaits_runner(self) -> bool:
         """Return whether a request was written just now, which its writer starts a runner for."""
@@ -374,12 +374,12 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Its limits in a few words; empty without any."""
     owner: str = ""
     """`user@host`; empty for runs of earlier versions."""
-    home: str = ""
-    """See `RunView.home`."""
+    store: str = ""
+    """See `RunView.store`."""
     has_runner: bool = False
     """A runner of this machine is alive, stalled or not."""
-    is_home_behind: bool = False
-    """Nothing is left but to bring its end into its home: a crash or a reboot has interrupted that."""
+    is_store_behind: bool = False
+    """Nothing is left but to bring its end into its store: a crash or a reboot has interrupted that."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
@@ -389,19 +389,19 @@ class RunSummary(msgspec.Struct, frozen=True):
         return None if self.began_at is None else max(0.0, end - self.began_at)
 
 
-def list_runs(home: Path | None = None, *, now: float | None = None) -> list[RunSummary]:
+def list_runs(base: Path | None = None, *, now: float | None = None) -> list[RunSummary]:
     """Return all runs on this machine, newest first, by the order of their creation whatever the clock was.
 
     An unreadable run is listed with the reason, and hides no other.
 
     Args:
-        home: The folder of all runs; empty for the usual one.
+        base: The folder of all runs; empty for the usual one.
         now: Seconds since the epoch, for what they have cost so far.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    base = home or runs_home()
+    base = base or runs_folder()
     try:
         names = [name for name in os.listdir(base) if not name.startswith(".")]
     except FileNotFoundError:
@@ -436,7 +436,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         stage=_stage_of(view),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
         is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
-        is_home_behind=any(notice.kind is NoticeKind.HOME_BEHIND for notice in view.notices),
+        is_store_behind=any(notice.kind is NoticeKind.STORE_BEHIND for notice in view.notices),
         error="",
         number=own_number if numbers is None else known,
         notices=view.notices,
@@ -448,7 +448,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         epoch=view.epoch,
         limits=short_limits(view.limits),
         owner=str(view.owner or ""),
-        home=view.home,
+        store=view.store,
         has_runner=has_runner,
         taken_by=other.name if other is not None and not has_runner else "",
     )

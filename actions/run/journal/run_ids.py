@@ -20,18 +20,18 @@ _NAME = ".order"
 _MAX_BYTES = 16 << 20
 
 
-def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]]) -> int:
+def take_number(base: Path, run_id: str, earlier: Callable[[], Mapping[str, int]]) -> int:
     """Return a new run's number, one above all others, and append it to the list.
 
     Args:
-        home: The folder of all runs.
+        base: The folder of all runs.
         run_id: The run to be created.
         earlier: Returns the numbers in the journals, by run id; called if the list was lost.
 
     Raises:
         ConfigError: The list cannot be written.
     """
-    path = home / _NAME
+    path = base / _NAME
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
         try:
@@ -52,10 +52,10 @@ def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]
     return number
 
 
-def known_numbers(home: Path) -> dict[str, int] | None:
+def known_numbers(base: Path) -> dict[str, int] | None:
     """Return the numbers of runs by id; `None` if there is no list."""
     try:
-        text = read_file(home / _NAME, _MAX_BYTES, is_cut=True)
+        text = read_file(base / _NAME, _MAX_BYTES, is_cut=True)
     except OSError:
         return None
     return _numbers(text) if text else None

@@ -11,7 +11,7 @@ journal has the version that such a program refuses.
 | version | since | adds |
 | --- | --- | --- |
 | 1 | 0.1.0 | |
-| 2 | after 0.1.0 | who made a request, owner, home and limits of a run, its move to another machine; compacted spools |
+| 2 | after 0.1.0 | who made a request, owner, store and limits of a run, its move elsewhere; compacted spools |
 """
 
 from __future__ import annotations

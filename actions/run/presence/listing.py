@@ -95,7 +95,7 @@ def ordered(runs: Iterable[RemoteRun]) -> tuple[RemoteRun, ...]:
 def refusal_of(run: RemoteRun) -> RefusedError:
     """Return the error of what would act on a run that another machine carries out."""
     return RefusedError(
-        elsewhere_sentence(run.id, run.owner), hint=takeover_hint(run.id, run.presence.home if run.presence else "")
+        elsewhere_sentence(run.id, run.owner), hint=takeover_hint(run.id, run.presence.store if run.presence else "")
     )
 
 

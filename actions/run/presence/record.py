@@ -88,7 +88,7 @@ class RunPresence(msgspec.Struct, frozen=True):
     """Twelve digits; empty if it works in none."""
     region: str
     cluster: str
-    home: str
+    store: str
     state: RunState
     stage: str
     """The stage at work, that waits for approval, or has failed."""
@@ -214,7 +214,7 @@ def presence_of(view: RunView, *, now: float, owner: Operator, version: str, mac
         account=view.account.id if view.account else "",
         region=view.cluster.region,
         cluster=view.cluster.name,
-        home=view.home,
+        store=view.store,
         state=view.state,
         stage=_stage_at_work(view),
         epoch=view.epoch,

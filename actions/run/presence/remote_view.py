@@ -1,4 +1,4 @@
-"""A run of another machine as a view: from its record in the cluster, from its home, or from a copy of its journal.
+"""A run of another machine as a view: from its record in the cluster, from its store, or from a copy of its journal.
 
 Such a view is read only. Nothing in it may be acted on: it is what another machine last published about its run.
 """
@@ -17,92 +17,92 @@ from msgspec.structs import replace
 from actions.base.clock import format_rfc3339, time_of_day
 from actions.base.decoding import convert
 from actions.base.errors import ConsoleError
+from actions.base.executors import at_once
 from actions.base.names import is_subdomain
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched_kind
-from actions.run.home.lease import HomeLease, read_lease
-from actions.run.home.listing import HomeRun, read_home_run
-from actions.run.home.mirror import is_lease_news, kept_store, refreshed_copy
-from actions.run.home.segments import at_once
-from actions.run.home.taken import MOST_ASKED
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, with_troubles
+from actions.run.store.listing import StoredRun, read_stored_run
+from actions.run.store.mirror import is_lease_news, kept_store, refreshed_copy
+from actions.run.store.objects import StoreLease
+from actions.run.store.taken import MOST_ASKED
 
 
-def open_remote(run: RemoteRun, home: str) -> Path | None:
-    """Return a folder with a copy of the run's journal, spools and blueprint, brought up to date from its home.
+def open_remote(run: RemoteRun, store: str) -> Path | None:
+    """Return a folder with a copy of the run's journal, spools and blueprint, brought up to date from its store.
 
-    Called in a thread, again every few seconds while the run is on screen. The record's `home` is foreign text: only
-    the home that the operator has chosen is read because of it.
+    Called in a thread, again every few seconds while the run is on screen. The record's `store` is foreign text: only
+    the store that the operator has chosen is read because of it.
 
     Args:
         run: As its cluster records it.
-        home: The operator's home, `s3://BUCKET/PREFIX`; empty for none.
+        store: The operator's store, `s3://BUCKET/PREFIX`; empty for none.
 
     Returns:
-        The folder, for `RunReader` and `SpoolReader`; `None` if the run has no home that can be read from here: then it
-        is shown from its record, and its logs and curves from its pods.
+        The folder, for `RunReader` and `SpoolReader`; `None` if the run has no store that can be read from here: then
+        it is shown from its record, and its logs and curves from its pods.
 
     Raises:
-        ConsoleError: The home does not answer.
+        ConsoleError: The store does not answer.
     """
-    return refreshed_copy(home, run.id) if _is_read(run, home) else None
+    return refreshed_copy(store, run.id) if _is_read(run, store) else None
 
 
-def is_taken_over(run: RemoteRun, home: str) -> bool:
-    """Return whether the run's home names another machine, or a later epoch, than the copy that is here.
+def is_taken_over(run: RemoteRun, store: str) -> bool:
+    """Return whether the run's store names another machine, or a later epoch, than the copy that is here.
 
     One small request. Called in a thread; see `open_remote`.
 
     Raises:
-        ConsoleError: The home does not answer.
+        ConsoleError: The store does not answer.
     """
-    return _is_read(run, home) and is_lease_news(home, run.id)
+    return _is_read(run, store) and is_lease_news(store, run.id)
 
 
-def _is_read(run: RemoteRun, home: str) -> bool:
-    return bool(home) and run.presence is not None and run.presence.home == home
+def _is_read(run: RemoteRun, store: str) -> bool:
+    return bool(store) and run.presence is not None and run.presence.store == store
 
 
 async def later_leases(
-    runs: Sequence[RemoteRun], home: str, *, at_most_seconds: float, region: str = ""
-) -> dict[str, HomeLease]:
-    """Return the leases that a home has of runs of a cluster with a later epoch than their records, by run id.
+    runs: Sequence[RemoteRun], store: str, *, at_most_seconds: float, region: str = ""
+) -> dict[str, StoreLease]:
+    """Return the leases that a store has of runs of a cluster with a later epoch than their records, by run id.
 
-    A takeover is in the home before it is in the cluster. Runs that are not over come first, the newest of them
-    before others. A home that does not answer in time changes nothing.
+    A takeover is in the store before it is in the cluster. Runs that are not over come first, the newest of them
+    before others. A store that does not answer in time changes nothing.
 
     Args:
         runs: As the cluster records them, the newest first.
-        home: The operator's; empty for none. Records are foreign text: no other home is read because of one.
+        store: The operator's; empty for none. Records are foreign text: no other store is read because of one.
         at_most_seconds: Limit of all questions together.
         region: Of the bucket, if known.
     """
-    asked = sorted((run for run in runs if _is_read(run, home)), key=lambda run: run.is_over)[:MOST_ASKED]
-    leases: dict[str, HomeLease] = {}
+    asked = sorted((run for run in runs if _is_read(run, store)), key=lambda run: run.is_over)[:MOST_ASKED]
+    leases: dict[str, StoreLease] = {}
 
     async def ask(run: RemoteRun) -> None:
         with suppress(ConsoleError):
-            lease = await read_lease(store, run.id)
+            lease = await opened.lease(run.id)
             if lease is not None and lease.epoch > run.epoch:
                 leases[run.id] = lease
 
     if asked:
         with suppress(ConsoleError, TimeoutError):
-            store = kept_store(home, region)
+            opened = kept_store(store, region)
             async with asyncio.timeout(at_most_seconds):
                 await at_once(asked, ask)
     return leases
 
 
-class HomeRuns(msgspec.Struct, frozen=True):
-    """The runs that one look at the operator's home has found and the cluster does not have."""
+class StoreRuns(msgspec.Struct, frozen=True):
+    """The runs that one look at the operator's store has found and the cluster does not have."""
 
     ids: frozenset[str]
-    """Of all runs that the home has."""
+    """Of all runs that the store has."""
     runs: tuple[RemoteRun, ...] = ()
     ages: Mapping[str, float] = {}
     """Seconds since the last heartbeat of each of them, by the store's clock."""
@@ -112,20 +112,20 @@ class HomeRuns(msgspec.Struct, frozen=True):
     """Ids of those among them that stay so."""
 
 
-async def runs_of_home(
-    home: str, *, skipped: Collection[str], shown: Collection[str], at_most_seconds: float, region: str = ""
-) -> HomeRuns | None:
-    """Return runs that only a home has: they have no cluster yet, or are of another one.
+async def runs_of_store(
+    store: str, *, skipped: Collection[str], shown: Collection[str], at_most_seconds: float, region: str = ""
+) -> StoreRuns | None:
+    """Return runs that only a store has: they have no cluster yet, or are of another one.
 
     Args:
-        home: The operator's.
+        store: The operator's.
         skipped: Ids of runs that are known otherwise, and are not read.
         shown: Ids of runs that are returned also when they are over.
         at_most_seconds: Limit of the whole look; what it has not come to is left to the next one.
         region: Of the bucket, if known.
 
     Returns:
-        The runs, without those that cannot be read now; `None` if the home does not answer.
+        The runs, without those that cannot be read now; `None` if the store does not answer.
     """
     runs: dict[str, RemoteRun] = {}
     ages: dict[str, float] = {}
@@ -134,8 +134,8 @@ async def runs_of_home(
 
     async def read(name: str) -> None:
         with suppress(ConsoleError):
-            found = await read_home_run(store, name)
-            run = _of_home(found, home)
+            found = await read_stored_run(opened, name)
+            run = _of_store(found, store)
             if run is None or run.presence is None:
                 over.update([name] if found.error else [])
             elif run.is_over and not float(run.presence.usd_per_hour or 0) and run.id not in shown:
@@ -146,17 +146,17 @@ async def runs_of_home(
                 ages[name] = found.lease.age_seconds if found.lease else 0.0
 
     with suppress(ConsoleError, TimeoutError):
-        store = kept_store(home, region)
+        opened = kept_store(store, region)
         async with asyncio.timeout(at_most_seconds):
-            names = [name for name in await store.folders("runs/") if is_subdomain(name)]
+            names = [name for name in await opened.run_ids() if is_subdomain(name)]
             await at_once([name for name in names if name not in skipped], read)
     if names is None:
         return None
-    return HomeRuns(frozenset(names), tuple(runs.values()), ages, frozenset(over), frozenset(torn_down))
+    return StoreRuns(frozenset(names), tuple(runs.values()), ages, frozenset(over), frozenset(torn_down))
 
 
-def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
-    """Return a run of a home as a cluster would record it; `None` if no runner has written of it, or it is damaged."""
+def _of_store(run: StoredRun, store: str) -> RemoteRun | None:
+    """Return a run of a store as a cluster would record it; `None` if no runner has written of it, or it is damaged."""
     lease = run.lease
     if lease is None or run.error:
         return None
@@ -168,7 +168,7 @@ def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
         "account": run.account,
         "region": run.region,
         "cluster": run.cluster,
-        "home": home,
+        "store": store,
         "state": lease.status.state,
         "stage": lease.status.stage,
         "epoch": lease.epoch,
@@ -184,8 +184,8 @@ def _of_home(run: HomeRun, home: str) -> RemoteRun | None:
     return RemoteRun(run.id, presence, lease.renewed_at, namespace="", version=lease.tag)
 
 
-def with_lease(run: RemoteRun, lease: HomeLease | None) -> RemoteRun:
-    """Return a run with the machine that its home names, if that has the later epoch."""
+def with_lease(run: RemoteRun, lease: StoreLease | None) -> RemoteRun:
+    """Return a run with the machine that its store names, if that has the later epoch."""
     if lease is None or run.presence is None or lease.epoch <= run.epoch:
         return run
     presence = replace(run.presence, owner=lease.owner, epoch=lease.epoch)
@@ -208,7 +208,7 @@ def remote_view(
 
     Args:
         run: As its cluster has it.
-        copy: As its home has it; it has messages, plans and findings, too, and may be some seconds behind. After a
+        copy: As its store has it; it has messages, plans and findings, too, and may be some seconds behind. After a
             takeover it is ahead until the new machine has reached the cluster.
         is_silent: Its heartbeats are missing.
         is_gone: The cluster has no record of it any more.
@@ -232,7 +232,7 @@ def remote_view(
         teardown=view.teardown if copy is view else tuple(_step(one, titles, is_lost) for one in presence.steps),
         owner=presence.owner,
         epoch=presence.epoch,
-        home=presence.home,
+        store=presence.store,
         prices=view.prices if copy is view else (),  # from the record alone, nothing is known of what was paid when
         notices=(notice, *troubles),
     )
@@ -273,7 +273,7 @@ def sign_text(run: RemoteRun, *, is_silent: bool) -> str:
 def _gone(run: RemoteRun) -> Notice:
     text = f"The cluster has no record of it any more: {run.owner} has torn it down, or this is another cluster."
     if not run.namespace:
-        text = "Its home has it no more: it was removed there."
+        text = "Its store has it no more: it was removed there."
     return Notice(NoticeKind.ELSEWHERE, text)
 
 
@@ -284,7 +284,7 @@ def _notice(run: RemoteRun, *, is_silent: bool, names_cost: bool) -> Notice:
     sign = sign_text(run, is_silent=is_silent)
     told = f", {sign} UTC" if is_silent else ""
     stopped = f" {stopped_sentence(run)}" if run.stopped else ""
-    how = f"To act on it: {takeover_command(run.id, run.presence.home)}"
+    how = f"To act on it: {takeover_command(run.id, run.presence.store)}"
     verb = "Was carried out" if run.is_over else "Carried out"
     text = f"{verb} by {run.owner}{told}; here it can only be watched.{stopped}{spent} {how}"
     return Notice(NoticeKind.ELSEWHERE, text)

@@ -18,7 +18,7 @@ from actions.run.presence.record import RemoteRun, RunPresence, stopped_sentence
 
 COLUMNS = ("RUN", "STATE", "STAGE", "WHO", "SIGN", "EPOCH", "SPENT", "BLUEPRINT", "CLUSTER", "HOME", "CREATED")
 FIELDS = (
-    "id", "here", "owner", "state", "stage", "heartbeat", "heartbeat_age_seconds", "over", "silent", "epoch", "home",
+    "id", "here", "owner", "state", "stage", "heartbeat", "heartbeat_age_seconds", "over", "silent", "epoch", "store",
     "blueprint", "cluster", "region", "account", "created_at", "spent_usd", "usd_per_hour", "version", "folder",
     "error",
 )  # fmt: skip
@@ -109,7 +109,7 @@ def _cells(run: KnownRun, name: str, now: float) -> tuple[str, ...]:
         format_usd(Decimal(spent)) if spent else "-",
         str(fields["blueprint"] or "-"),
         str(fields["cluster"] or "-"),
-        str(fields["home"] or "-"),
+        str(fields["store"] or "-"),
         str(fields["created_at"] or "-"),
     )
 
@@ -141,7 +141,7 @@ def _fields(run: KnownRun, now: float) -> dict[str, object]:
         "over": remote.is_over if remote and presence else None,
         "silent": remote.is_silent(now) if remote and presence else None,
         "epoch": presence.epoch if presence else local.epoch if local else None,
-        "home": presence.home if presence else local.home if local else None,
+        "store": presence.store if presence else local.store if local else None,
         "blueprint": local.blueprint_id if local else presence.blueprint if presence else None,
         "cluster": local.cluster if local else presence.cluster if presence else None,
         "region": presence.region if presence else None,

@@ -192,7 +192,7 @@ _ENCODER = msgspec.json.Encoder()
 class PointsBook:
     """The findings of one stage: points and progress, with the source of each number.
 
-    A source is written in one step with its first finding. So no order in which files reach a disk or a home, and no
+    A source is written in one step with its first finding. So no order in which files reach a disk or a store, and no
     loss in between, gives a finding to another container.
 
     Args:

@@ -216,7 +216,7 @@ class SpoolReader:
             return False
 
     def has_findings(self) -> bool:
-        """Return whether any point or progress was read from its lines; of a copy from a home, there are only these."""
+        """Return whether any point or progress was read from its lines; a copy from a store has only these."""
         return stored_size(points_file(self._folder, self._stage)) > 0
 
     def _line_of(self, record: bytes) -> SpooledLine:

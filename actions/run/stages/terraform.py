@@ -53,7 +53,7 @@ _RESULTS = {ChangeState.DONE: CheckResult.PASSED, ChangeState.FAILED: CheckResul
 
 
 class TerraformHandler:
-    """The terraform stage: one root with its own state, in the run's folder or home. An orphaned process is adopted."""
+    """The terraform stage: one root with its own state, in the run's folder or store. An orphan is adopted."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context

@@ -8,11 +8,11 @@ from actions.blueprint.source_files import root_folder
 from actions.blueprint.terraform_modules import archives_path, packages_path
 from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.stage_context import StageContext
-from actions.run.context.state_home import gone_holders, state_home_of
+from actions.run.context.state_backend import gone_holders, state_backend_of
 from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.stages.terraform_takeover import has_lost_state, lost_state_error, may_hold
 from actions.run.state.records import Unlocked
-from actions.terraform.backend import StateHome, own_backend
+from actions.terraform.backend import StateBackend, own_backend
 from actions.terraform.driver import open_terraform
 from actions.terraform.failure import UninitialisedError
 from actions.terraform.protocol import Terraform
@@ -49,19 +49,19 @@ class RootPlace:
         """True if the root configures a backend, which keeps the state of other runs, too, if its key is the same."""
         return bool(own_backend(self._root))
 
-    async def home(self) -> StateHome | None:
-        """Return the place of the state in the run's home; the first time, fetch the region of its bucket.
+    async def store(self) -> StateBackend | None:
+        """Return the place of the state in the run's store; the first time, fetch the region of its bucket.
 
         Raises:
-            ConsoleError: The home's bucket does not exist, or S3 does not answer.
+            ConsoleError: The store's bucket does not exist, or S3 does not answer.
         """
         context = self._context
         environment = load_environment(context.folder)
 
-        async def find() -> StateHome | None:
+        async def find() -> StateBackend | None:
             return await in_thread(
                 "s3",
-                state_home_of,
+                state_backend_of,
                 context.view,
                 context.stage.id,
                 work=self.work,
@@ -76,9 +76,9 @@ class RootPlace:
 
         Raises:
             ConfigError: There is no program.
-            ConsoleError: As `home`.
+            ConsoleError: As `store`.
         """
-        home, context = await self.home(), self._context
+        store, context = await self.store(), self._context
         return open_terraform(
             self._root,
             self.work,
@@ -87,7 +87,7 @@ class RootPlace:
             modules=archives_path(context.folder),
             providers=packages_path(mirror_folder()),
             clock=context.clock,
-            home=home,
+            store=store,
         )
 
     async def state(self, terraform: Terraform) -> StateFile:
@@ -110,7 +110,7 @@ class RootPlace:
         state = await retry_unreachable(find, clock=context.clock, note=context.journal.note, policy=STAGE)
         if has_unsaved(self.work):
             return state  # that may be pushed
-        is_kept_here = not context.view.home and own_backend(self._root) in ("", "local")
+        is_kept_here = not context.view.store and own_backend(self._root) in ("", "local")
         if has_lost_state(context.view, context.stage, state, is_kept_here=is_kept_here, has_history=self.has_history):
             raise lost_state_error(context.view.id, context.stage.id)
         return state

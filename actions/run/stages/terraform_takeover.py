@@ -1,6 +1,6 @@
 """Operations and states of a Terraform stage that another machine has seen, and this one has not.
 
-A run that is taken over has its journal, and in its home the state. Lost are saved plans, the event streams of
+A run that is taken over has its journal, and in its store the state. Lost are saved plans, the event streams of
 operations, and a state that was kept on the other disk. So an apply whose end is in no record may have made whatever
 its plan names, and a stage that has made something and has no state is not one that has made nothing.
 """
@@ -32,7 +32,7 @@ def may_hold(view: RunView, stage: StageView, *, is_prepared: bool, backend: str
         return True
     if not stage.attempt:
         return False
-    return bool(view.home or backend) or stage.was_approved or view.is_rebuilt
+    return bool(view.store or backend) or stage.was_approved or view.is_rebuilt
 
 
 def has_lost_state(view: RunView, stage: StageView, state: StateFile, *, is_kept_here: bool, has_history: bool) -> bool:

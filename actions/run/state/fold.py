@@ -426,7 +426,7 @@ class _Folding:
             is_cost_simulated=created.is_cost_simulated,
             made_uids=frozenset(self._made_uids),
             even_if_shared=self._even_if_shared,
-            home=created.home,
+            store=created.store,
             owner=self._owner,
             epoch=self._epoch,
             gone_machines=self._gone_machines,

@@ -188,7 +188,7 @@ class Created(_Body, frozen=True, tag="created"):
     prices: tuple[HeldPrice, ...] = ()
     """The things it pays for by the hour; empty in journals older than that, and where the operator provides all."""
     is_cost_simulated: bool = False
-    home: str = ""
+    store: str = ""
     """The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty if it is on this machine alone."""
     owner: Operator | None = None
     """The person who launched it; `None` in older journals."""
@@ -373,7 +373,7 @@ class TakenOver(_Body, frozen=True, tag="taken_over"):
 
     owner: Operator
     epoch: int
-    """Of the run's lease in its home or cluster; 1 for the machine that launched it."""
+    """Of the run's lease in its store or cluster; 1 for the machine that launched it."""
     previous: Operator | None = None
     is_previous_gone: bool = False
     """The operator stated that the earlier machine no longer exists: its locks may be removed."""

@@ -42,7 +42,7 @@ from actions.run.journal.folder import (
     journal_path,
     make_block,
     restored_path,
-    runs_home,
+    runs_folder,
     starts_path,
 )
 from actions.run.journal.reader import RunReader, load_run
@@ -170,13 +170,13 @@ def _add(archive: zipfile.ZipFile, entry: ArchiveEntry) -> ArchivedFile:
     return ArchivedFile(entry.path, size, digest.hexdigest())
 
 
-def restore_run(file: Path, clock: Clock, *, home: Path | None = None) -> Manifest:
+def restore_run(file: Path, clock: Clock, *, base: Path | None = None) -> Manifest:
     """Restore a run from its archive, to look at only. Everything is checked before it gets its name.
 
     Args:
         file: The archive.
         clock: Time.
-        home: The folder of all runs, if not the usual one.
+        base: The folder of all runs, if not the usual one.
 
     Raises:
         FormatError: It is not an archive, is damaged, or holds what no archive holds; nothing is left of it.
@@ -185,7 +185,7 @@ def restore_run(file: Path, clock: Clock, *, home: Path | None = None) -> Manife
         JournalError: The folder lies on a network file system; or its journal is of a later version.
     """
     refuse_if_readonly(f"the restoration of {file.name}")
-    runs = private_directory(home or runs_home())
+    runs = private_directory(base or runs_folder())
     refuse_network_filesystem(runs)
     try:
         with open_file(file) as source:

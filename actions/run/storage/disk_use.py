@@ -16,7 +16,7 @@ from actions.base.clock import Clock
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.fleet.quantity import size_text
-from actions.run.journal.mirrored import mirrors_home
+from actions.run.journal.mirrored import copies_folder
 from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.state.view import OVER, RunState
 from actions.run.storage.compaction import allocated_bytes, compact_runs, compactable_files
@@ -130,7 +130,7 @@ class Upkeep(msgspec.Struct, frozen=True):
 
 
 def keep_up(
-    clock: Clock, *, after_days: float, bound: int = 0, home: Path | None = None, compacts: bool = True
+    clock: Clock, *, after_days: float, bound: int = 0, base: Path | None = None, compacts: bool = True
 ) -> Upkeep:
     """Compact the runs that have been over for long enough; above the bound, also others that are over, oldest first.
 
@@ -138,14 +138,14 @@ def keep_up(
         clock: Time.
         after_days: Days since a run's newest record.
         bound: Bytes that all runs may take; 0 for no bound.
-        home: The folder of all runs, if not the usual one.
+        base: The folder of all runs, if not the usual one.
         compacts: Otherwise nothing but sizes is looked at.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    runs = list_runs(home)
-    copies, aside = allocated_bytes(mirrors_home()), put_aside_bytes(home)
+    runs = list_runs(base)
+    copies, aside = allocated_bytes(copies_folder()), put_aside_bytes(base)
     use_now = partial(disk_use, runs, bound=bound, copies=copies, put_aside=aside)
     if not compacts:
         return Upkeep(use_now(), 0, 0, ())
@@ -172,7 +172,7 @@ def disk_table(use: DiskUse) -> str:
     ]
     if use.copies:
         lines.append(
-            f"Copies of other machines' runs: {size_text(use.copies)} in {mirrors_home()}; see eksml-tui runs gc."
+            f"Copies of other machines' runs: {size_text(use.copies)} in {copies_folder()}; see eksml-tui runs gc."
         )
     if use.put_aside:
         lines.append(f"Put aside by takeovers: {size_text(use.put_aside)}; see eksml-tui runs gc.")

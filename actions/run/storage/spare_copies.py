@@ -1,7 +1,7 @@
 """Copies of runs on this machine that are of no more use: those of other machines' runs that are not opened any more,
 and those that a takeover has put aside, once a newer journal has all of their records.
 
-Log lines are in no home: a folder that was put aside may have the only ones. So it stays for some days after the
+Log lines are in no store: a folder that was put aside may have the only ones. So it stays for some days after the
 takeover, and what goes with it is said first.
 """
 
@@ -23,16 +23,16 @@ from actions.base.errors import ConfigError, ConsoleError, JournalError
 from actions.base.files import read_file
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted
-from actions.run.home.segments import is_same_row, read_rows
-from actions.run.home.store import open_home
-from actions.run.journal.folder import journal_path, runs_home
-from actions.run.journal.mirrored import mirrors_home, read_mark
+from actions.run.journal.folder import journal_path, runs_folder
+from actions.run.journal.mirrored import copies_folder, read_mark
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import RecordRow, translated
 from actions.run.state.records import TakenOver, decode_body
 from actions.run.state.view import RunState
 from actions.run.storage.compaction import DAY_SECONDS, allocated_bytes
+from actions.run.store.drivers import open_store
+from actions.run.store.rows import is_same_row, read_rows
 from actions.terraform.working_directory import SIMULATED_STATE
 
 KEPT_DAYS = 14.0
@@ -40,12 +40,12 @@ KEPT_DAYS = 14.0
 _IN_USE_SECONDS = 600.0
 """A copy that was brought up to date within this time may be on a screen."""
 _HOME_SECONDS = 20.0
-"""Limit of one question to a home."""
+"""Limit of one question to a store."""
 _ASIDE = re.compile(r"\.(?P<run>.+)\.before-epoch-(?P<epoch>[0-9]{1,9})")
 _REMOVING = re.compile(r"\.(?P<run>.+)\.(?P<pid>[0-9]{1,9})\.forgotten")
 
 HomeRows = Callable[[str, str], Sequence[RecordRow]]
-"""Returns the records that a home has of a run, by address and id."""
+"""Returns the records that a store has of a run, by address and id."""
 
 
 class SpareKind(Enum):
@@ -65,7 +65,7 @@ class SpareCopy(msgspec.Struct, frozen=True):
     size_bytes: int
     """On the disk."""
     log_bytes: int
-    """Of its logs, which are in no home."""
+    """Of its logs, which are in no store."""
     is_removable: bool
     why: str
     """A clause: the reason why it may go, or stays."""
@@ -80,44 +80,44 @@ class _Rules(msgspec.Struct, frozen=True):
 
 
 def survey_copies(
-    now: float, *, older_than_days: float = KEPT_DAYS, home: Path | None = None, home_rows: HomeRows | None = None
+    now: float, *, older_than_days: float = KEPT_DAYS, store: Path | None = None, home_rows: HomeRows | None = None
 ) -> list[SpareCopy]:
     """Return all copies, the largest first. Changes nothing.
 
     Args:
         now: Seconds since the epoch.
         older_than_days: Days since a copy was opened, or put aside, from which on it may go.
-        home: The folder of all runs, if not the usual one.
-        home_rows: Asks a home, where no newer journal here has the records; by default the run's own.
+        store: The folder of all runs, if not the usual one.
+        home_rows: Asks a store, where no newer journal here has the records; by default the run's own.
     """
-    rules = _Rules(now, older_than_days, home_rows or rows_in_home)
+    rules = _Rules(now, older_than_days, home_rows or rows_in_store)
     found = []
-    for folder in (*_folders(mirrors_home()), *_folders(home or runs_home())):
+    for folder in (*_folders(copies_folder()), *_folders(store or runs_folder())):
         if match := _REMOVING.fullmatch(folder.name):
             is_over = not Path(f"/proc/{match['pid']}").exists()
             why = "nothing reads it" if is_over else f"process {match['pid']} removes it"
             found.append(_copy(folder, match["run"], SpareKind.REMOVED, is_removable=is_over, why=why))
         elif match := _ASIDE.fullmatch(folder.name):
             found.append(_aside(folder, match["run"], int(match["epoch"]), rules))
-        elif folder.parent == mirrors_home():
+        elif folder.parent == copies_folder():
             found.append(_mirror(folder, rules))
     return sorted(found, key=lambda copy: (-copy.size_bytes, str(copy.folder)))
 
 
-def copies_of(run_id: str, home: Path) -> list[Path]:
+def copies_of(run_id: str, store: Path) -> list[Path]:
     """Return the folders of a run that takeovers have put aside, in the order of their epochs."""
-    matches = [_ASIDE.fullmatch(folder.name) for folder in _folders(home)]
+    matches = [_ASIDE.fullmatch(folder.name) for folder in _folders(store)]
     found = [match for match in matches if match is not None and match["run"] == run_id]
-    return [home / match[0] for match in sorted(found, key=lambda match: int(match["epoch"]))]
+    return [store / match[0] for match in sorted(found, key=lambda match: int(match["epoch"]))]
 
 
-def put_aside_bytes(home: Path | None = None) -> int:
+def put_aside_bytes(store: Path | None = None) -> int:
     """Return the bytes on the disk that folders take which takeovers have put aside.
 
     Args:
-        home: The folder of all runs, if not the usual one.
+        store: The folder of all runs, if not the usual one.
     """
-    folders = [folder for folder in _folders(home or runs_home()) if _is_spare(folder.name)]
+    folders = [folder for folder in _folders(store or runs_folder()) if _is_spare(folder.name)]
     return sum(map(allocated_bytes, folders))
 
 
@@ -155,8 +155,8 @@ def remove_folder(folder: Path) -> None:
         raise ConfigError(f"{folder} cannot be removed: {error.strerror}.", hint="Check its permissions.") from error
 
 
-def rows_in_home(url: str, run_id: str) -> Sequence[RecordRow]:
-    """Return the records that a home has of a run. Blocking, for a thread without a loop.
+def rows_in_store(url: str, run_id: str) -> Sequence[RecordRow]:
+    """Return the records that a store has of a run. Blocking, for a thread without a loop.
 
     Raises:
         ConsoleError: It does not answer, or has damaged ones.
@@ -166,7 +166,7 @@ def rows_in_home(url: str, run_id: str) -> Sequence[RecordRow]:
         async with asyncio.timeout(_HOME_SECONDS):
             return await read_rows(store, run_id)
 
-    store = open_home(url)
+    store = open_store(url)
     try:
         return asyncio.run(ask())
     except TimeoutError as error:
@@ -234,7 +234,7 @@ def _obstacles(folder: Path, run_id: str, epoch: int, rules: _Rules) -> Iterator
     """Yield what stands against the removal of a folder that was put aside; clauses.
 
     Raises:
-        ConsoleError: A journal cannot be read, or the home does not answer.
+        ConsoleError: A journal cannot be read, or the store does not answer.
     """
     reader = RunReader(folder)
     try:
@@ -245,8 +245,8 @@ def _obstacles(folder: Path, run_id: str, epoch: int, rules: _Rules) -> Iterator
         reader.close()
     ours, newer = _rows(folder), folder.with_name(run_id)
     theirs: Sequence[RecordRow] = _rows(newer) if journal_path(newer).exists() else []
-    if _missing(ours, theirs) and view is not None and view.home:
-        theirs = rules.home_rows(view.home, run_id)
+    if _missing(ours, theirs) and view is not None and view.store:
+        theirs = rules.home_rows(view.store, run_id)
     if missing := _missing(ours, theirs):
         yield f"{counted(missing, 'record')} of it {'is' if missing == 1 else 'are'} in no newer journal"
     taken_at = _taken_at(theirs, epoch)

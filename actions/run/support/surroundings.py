@@ -10,12 +10,12 @@ from typing import Any
 
 from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError, MissingError
-from actions.base.files import config_home, filesystem_type, free_bytes, read_file
+from actions.base.files import config_folder, filesystem_type, free_bytes, read_file
 from actions.base.process import run_briefly
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.listing import fetch_events, fetch_nodes, fetch_pods
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts
-from actions.run.journal.folder import runs_home
+from actions.run.journal.folder import runs_folder
 from actions.run.state.view import RunView
 
 _LIBRARIES = (
@@ -44,10 +44,10 @@ def versions_text(program_version: str) -> str:
             lines.append(f"{name} is not installed")
     terraform = run_briefly(["terraform", "version"], seconds=_TOOL_SECONDS)
     lines.append(terraform.splitlines()[0] if terraform else "terraform is not on PATH, or does not answer")
-    home = runs_home()
-    while not home.exists():
-        home = home.parent
-    lines.append(f"runs on {filesystem_type(home) or 'an unknown file system'}, {free_bytes(home) >> 20} MiB free")
+    store = runs_folder()
+    while not store.exists():
+        store = store.parent
+    lines.append(f"runs on {filesystem_type(store) or 'an unknown file system'}, {free_bytes(store) >> 20} MiB free")
     lines += [f"{name}={os.environ[name]}" for name in _TERMINAL if name in os.environ]
     return "\n".join(lines) + "\n"
 
@@ -58,7 +58,7 @@ def settings_text() -> str:
     Raises:
         MissingError: There is none.
     """
-    file = config_home() / "config.yaml"
+    file = config_folder() / "config.yaml"
     try:
         return read_file(file, _SETTINGS_BYTES, is_cut=True).decode(errors="replace")
     except OSError as error:

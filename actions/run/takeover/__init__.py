@@ -1,1 +1,1 @@
-"""A run that moves to this machine: taken over from its home, or rebuilt from what it has left."""
+"""A run that moves to this machine: taken over from its store, or rebuilt from what it has left."""

@@ -35,7 +35,7 @@ _OF_THE_RUN = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", ENDPOINT_VARIABLE, 
 _ANSWER_SECONDS = 20.0
 """Limit of one way to a cluster that the run has reached before."""
 _TRIED_SECONDS = 10.0
-"""Limit for a cluster that the run has not reached, by the home's records."""
+"""Limit for a cluster that the run has not reached, by the store's records."""
 _PROFILE = "AWS_PROFILE"
 _KUBECONFIG = "KUBECONFIG"
 

@@ -1,4 +1,4 @@
-"""A run whose disk and home are lost, rebuilt from what it has left in its cluster and account.
+"""A run whose disk and store are lost, rebuilt from what it has left in its cluster and account.
 
 The first record comes from the run's ConfigMap in the cluster, or else from labels; the blueprint from
 the catalogue of this machine. What the ConfigMap holds is foreign text: its parameters are checked against the
@@ -39,7 +39,7 @@ from actions.run.context.stage_context import CLUSTER_UID, StageContext
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
-from actions.run.journal.folder import kubeconfig_path, runs_home
+from actions.run.journal.folder import kubeconfig_path, runs_folder
 from actions.run.journal.machine import identity_of_copy, name_copy, new_copy
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.launch import create_folder, first_record, found_supplies
@@ -171,7 +171,7 @@ async def adopt_run(
         say(grace_sentence(lost.lease.owner, heard_sentence("its cluster", asked_at - lost.lease.seen_at)))
         await clock.sleep(GRACE_SECONDS)
         found, unread = await objects_of(connection, plan.blueprint, _first_view(plan), since=plan.launched_at)
-    put_aside(runs_home() / lost.run_id, epoch)
+    put_aside(runs_folder() / lost.run_id, epoch)
     folder = _folder_of(plan, environment or {}, clock)
     name_copy(folder, copy)
     mark_arriving(folder, present_operator(), epoch, clock)
@@ -195,7 +195,7 @@ async def _adoptable(
     Ages are measured by the cluster's clock, as this machine's may be wrong.
     """
     lost = await _chosen(run, connection, reached)
-    _refuse_own(runs_home() / lost.run_id)
+    _refuse_own(runs_folder() / lost.run_id)
     require_own_cluster(lost, reached)
     lease, now = lost.lease, time_in_cluster(connection, clock)
     was_alive = lease is not None and is_young(lease, now)
@@ -342,8 +342,8 @@ def _warnings_of(presence: RunPresence) -> Iterator[str]:
     if presence.version != program_version():
         before = presence.version or "?"
         yield f"Version {before} of the program has carried it out: its blueprint may differ from this one."
-    if presence.home:
-        yield f"Its home {presence.home} was not read: `eksml-tui runs takeover` brings the run back from there."
+    if presence.store:
+        yield f"Its store {presence.store} was not read: `eksml-tui runs takeover` brings the run back from there."
 
 
 def _blueprint_id(run_id: str) -> str:

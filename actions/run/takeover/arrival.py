@@ -213,8 +213,8 @@ def mark_arriving(folder: Path, owner: Operator, epoch: int, clock: Clock) -> No
     Raises:
         OSError: The disk is full.
     """
-    home = load_run(folder).home
-    write_mark(folder, MirrorMark(home, clock.now().timestamp(), epoch=epoch, owner=owner, is_arriving=True))
+    store = load_run(folder).store
+    write_mark(folder, MirrorMark(store, clock.now().timestamp(), epoch=epoch, owner=owner, is_arriving=True))
 
 
 async def connect_here(

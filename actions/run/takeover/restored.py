@@ -1,7 +1,7 @@
 """A run that was restored from an archive becomes one that this machine carries out, if no other machine has it.
 
-The operator states that; the places that a runner's fence reads are read first. A run with a lease in its home is taken
-over from there: the archive is older than the home, and another copy of the run has that lease.
+The operator states that; the places that a runner's fence reads are read first. A run with a lease in its store is
+taken over from there: the archive is older than the store, and another copy of the run has that lease.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.run.context.operator import present_operator
-from actions.run.engine.fence import CLUSTER_ARBITER, HOME_ARBITER
+from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.home.lease import HomeLease, read_lease
-from actions.run.home.store import open_home
 from actions.run.journal.elsewhere import takeover_hint
 from actions.run.journal.machine import machine_id
 from actions.run.journal.reader import load_run
@@ -26,6 +24,8 @@ from actions.run.presence.lease import claim_cluster_lease, read_cluster_lease, 
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunView
 from actions.run.storage.archive import require_fit, take_up
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import StoreLease
 from actions.run.takeover.take_over import is_young
 
 _ANSWER_SECONDS = 10.0
@@ -40,7 +40,7 @@ async def take_up_restored(folder: Path, clock: Clock, *, confirm: str = "") -> 
     Args:
         folder: The run's.
         clock: The machine's.
-        confirm: The run's id, typed by the operator: needed where home or cluster do not answer.
+        confirm: The run's id, typed by the operator: needed where store or cluster do not answer.
 
     Raises:
         RefusedError: Another machine has the run, or that cannot be found out; or it cannot be carried out here
@@ -54,7 +54,7 @@ async def take_up_restored(folder: Path, clock: Clock, *, confirm: str = "") -> 
     is_confirmed = confirm == view.id
     found = await _home_lease(view, is_confirmed=is_confirmed)
     if found is not None:
-        raise _refusal(view, found.owner, found.epoch, HOME_ARBITER)
+        raise _refusal(view, found.owner, found.epoch, STORE_ARBITER)
     backend = LiveBackend(folder, clock)
     try:
         await _claim_cluster(folder, view, backend, clock, is_confirmed=is_confirmed)
@@ -63,20 +63,20 @@ async def take_up_restored(folder: Path, clock: Clock, *, confirm: str = "") -> 
     take_up(folder, clock)
 
 
-async def _home_lease(view: RunView, *, is_confirmed: bool) -> HomeLease | None:
-    """Return the lease of a run in its home; `None` if there is none, or no such home any more."""
-    if not view.home:
+async def _home_lease(view: RunView, *, is_confirmed: bool) -> StoreLease | None:
+    """Return the lease of a run in its store; `None` if there is none, or no such store any more."""
+    if not view.store:
         return None
-    store = open_home(view.home, region=view.cluster.region)
+    store = open_store(view.store, region=view.cluster.region)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            return await read_lease(store, view.id)
+            return await store.lease(view.id)
     except MissingError:
         return None
     except (ConsoleError, TimeoutError) as error:
         if is_confirmed:
             return None
-        raise _unknown(view, HOME_ARBITER, error) from error
+        raise _unknown(view, STORE_ARBITER, error) from error
     finally:
         store.close()
 
@@ -105,8 +105,8 @@ async def _claim_cluster(
 
 def _refusal(view: RunView, owner: Operator, epoch: int, place: str) -> RefusedError:
     name = one_line(str(owner))
-    if view.home:
-        hint = takeover_hint(view.id, view.home)
+    if view.store:
+        hint = takeover_hint(view.id, view.store)
     else:
         hint = f"Ask them, or rebuild it from its cluster: eksml-tui runs adopt {view.cluster.name} {view.id}"
     return RefusedError(f"{name} carries out run {view.id} (epoch {epoch}), as {place} says.", hint=hint)

@@ -1,4 +1,4 @@
-"""A run of another machine, taken over from its home."""
+"""A run of another machine, taken over from its store."""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER
+from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.home.lease import HomeLease
-from actions.run.home.mirror import TakenHome, mirror_path
-from actions.run.home.store import TakenError, open_home
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
-from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_home
+from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_folder
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.journal.reader import RunReader, load_run
@@ -42,6 +39,9 @@ from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_c
 from actions.run.presence.publish import introduce
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import StageState
+from actions.run.store.drivers import open_store
+from actions.run.store.mirror import TakenStore, mirror_path
+from actions.run.store.objects import StoreLease, TakenError
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
 from actions.run.takeover.arrival import (
     ArrivalRecords,
@@ -59,20 +59,20 @@ YOUNG_SECONDS = 90.0
 _CLOCKS_SECONDS = 30.0
 """Difference of two clocks from which on it is named."""
 _LOOK_SECONDS = 10.0
-"""Limit of the look at the cluster of a run whose home has had no sign for a while."""
+"""Limit of the look at the cluster of a run whose store has had no sign for a while."""
 
 
 Say = Callable[[str], None]
 
 
-class RunHome(Protocol):
-    """The home of runs, as far as a takeover needs it."""
+class TakeoverStore(Protocol):
+    """The store of runs, as far as a takeover needs it."""
 
-    async def read(self, run_id: str) -> HomeLease | None:
+    async def read(self, run_id: str) -> StoreLease | None:
         """Return the lease of a run; `None` if it was never taken."""
         ...
 
-    async def take(self, run_id: str, owner: Operator, *, after: HomeLease) -> HomeLease:
+    async def take(self, run_id: str, owner: Operator, *, after: StoreLease) -> StoreLease:
         """Take the lease with the next epoch.
 
         Raises:
@@ -80,15 +80,15 @@ class RunHome(Protocol):
         """
         ...
 
-    async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
+    async def record(self, run_id: str, body: TakenOver, lease: StoreLease) -> None:
+        """Write the record of the takeover behind all others in the store: no earlier writer can write behind it."""
         ...
 
     async def fetch(self, run_id: str, folder: Path) -> None:
         """Bring the run into a folder that does not exist yet, as this machine's own.
 
         Raises:
-            MissingError: The home has no such run.
+            MissingError: The store has no such run.
         """
         ...
 
@@ -96,34 +96,34 @@ class RunHome(Protocol):
         """Bring the run's journal and small files into a folder that does not exist yet, as a copy.
 
         Raises:
-            MissingError: The home has no such run.
+            MissingError: The store has no such run.
         """
         ...
 
 
-def open_run_home(url: str, clock: Clock) -> RunHome:
-    """Return the home of runs at an address.
+def open_takeover_store(url: str, clock: Clock) -> TakeoverStore:
+    """Return the store of runs at an address.
 
     Raises:
-        ConfigError: The address is empty, or none of a home.
+        ConfigError: The address is empty, or none of a store.
     """
     if not url:
         raise ConfigError(
-            "No home is named to take the run from.",
-            hint="Write --home s3://BUCKET/PREFIX (in the console home=s3://…), or home: in config.yaml. "
-            "Without a home: eksml-tui runs adopt CLUSTER",
+            "No store is named to take the run from.",
+            hint="Write --store s3://BUCKET/PREFIX (in the console store=s3://…), or store: in config.yaml. "
+            "Without a store: eksml-tui runs adopt CLUSTER",
         )
-    return TakenHome(open_home(url), clock)
+    return TakenStore(open_store(url), clock)
 
 
-def home_known_here(run_id: str) -> str:
-    """Return the home that a run's folder or copy on this machine names; empty if there is neither."""
+def store_known_here(run_id: str) -> str:
+    """Return the store that a run's folder or copy on this machine names; empty if there is neither."""
     with suppress(ConsoleError):
         mark = read_mark(mirror_path(run_id))
-        folder = runs_home() / run_id
+        folder = runs_folder() / run_id
         if journal_path(folder).exists():
-            return load_run(folder).home
-        return mark.home if mark is not None else ""
+            return load_run(folder).store
+        return mark.store if mark is not None else ""
     return ""
 
 
@@ -141,7 +141,7 @@ class Takeover(msgspec.Struct, frozen=True):
 
 async def take_over_run(
     run_id: str,
-    home: RunHome,
+    store: TakeoverStore,
     clock: Clock,
     *,
     confirm: str = "",
@@ -155,7 +155,7 @@ async def take_over_run(
 
     Args:
         run_id: The run's whole id.
-        home: The run's.
+        store: The run's.
         clock: The machine's.
         confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
         is_machine_gone: The operator states that the earlier machine no longer exists: locks that it left may
@@ -166,32 +166,32 @@ async def take_over_run(
         starts: Start the runner.
 
     Raises:
-        MissingError: The home has no such run.
+        MissingError: The store has no such run.
         UsageError: The earlier machine may be alive, and `confirm` is not the run's id. Nothing was changed.
         ConflictError: Another machine takes it over at the same time.
         RefusedError: This machine carries it out already.
-        ConsoleError: The home does not answer.
+        ConsoleError: The store does not answer.
     """
     refuse_if_readonly(f"the takeover of {run_id}")
-    folder = private_directory(runs_home()) / run_id
-    lease = await _known_lease(home, run_id)
-    ahead = name_clocks(seconds_ahead(clock, lease), "the home", say)
+    folder = private_directory(runs_folder()) / run_id
+    lease = await _known_lease(store, run_id)
+    ahead = name_clocks(seconds_ahead(clock, lease), "the store", say)
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
     if confirm != run_id:
-        await _require_silence(folder, home, clock, lease, target=target, environment=environment)
-    lease, taken = await _lease_taken(run_id, home, lease, is_confirmed=confirm == run_id)
+        await _require_silence(folder, store, clock, lease, target=target, environment=environment)
+    lease, taken = await _lease_taken(run_id, store, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
-    await _brought(home, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
+    await _brought(store, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
     say(bring_environment(folder, environment or {}))
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
-    write_fence(folder, FenceState(known_to=(HOME_ARBITER, CLUSTER_ARBITER)))
+    write_fence(folder, FenceState(known_to=(STORE_ARBITER, CLUSTER_ARBITER)))
     if (heard or lease.is_live) and not is_machine_gone:
-        say(grace_sentence(lease.owner, heard or heard_sentence("its home", lease.age_seconds)))
+        say(grace_sentence(lease.owner, heard or heard_sentence("its store", lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found, _ = await _searched(folder, records, clock, taken, since=since)
@@ -202,8 +202,8 @@ async def take_over_run(
 
 
 async def _lease_taken(
-    run_id: str, home: RunHome, lease: HomeLease, *, is_confirmed: bool
-) -> tuple[HomeLease, HomeLease]:
+    run_id: str, store: TakeoverStore, lease: StoreLease, *, is_confirmed: bool
+) -> tuple[StoreLease, StoreLease]:
     """Take the lease. The earlier machine, if it is alive, renews it; between two of these writes is room.
 
     Returns:
@@ -214,45 +214,45 @@ async def _lease_taken(
     """
     for attempt in range(1, _CLAIMS + 1):
         try:
-            return lease, await home.take(run_id, present_operator(), after=lease)
+            return lease, await store.take(run_id, present_operator(), after=lease)
         except ConflictError:
-            before, lease = lease, await _known_lease(home, run_id)
-            is_same = (lease.epoch, str(lease.owner), lease.machine) == (
+            before, lease = lease, await _known_lease(store, run_id)
+            is_same = (lease.epoch, str(lease.owner), lease.holder) == (
                 before.epoch,
                 str(before.owner),
-                before.machine,
+                before.holder,
             )
             if not is_same:
                 raise _taken_meanwhile(run_id, lease) from None
             if attempt == _CLAIMS:
                 raise
             if not is_confirmed:
-                require_confirmed(run_id, lease.owner, lease.age_seconds, "", "its home")
+                require_confirmed(run_id, lease.owner, lease.age_seconds, "", "its store")
     raise AssertionError
 
 
-def _taken_meanwhile(run_id: str, lease: HomeLease) -> ConflictError:
+def _taken_meanwhile(run_id: str, lease: StoreLease) -> ConflictError:
     return ConflictError(
         f"{lease.owner} has taken over {run_id} at the same moment. Nothing was changed here.",
-        hint="Look at `eksml-tui runs list --home`: it has who carries it out.",
+        hint="Look at `eksml-tui runs list --store`: it has who carries it out.",
     )
 
 
-def seconds_ahead(clock: Clock, lease: HomeLease) -> float:
-    """Return how far this machine's clock is ahead of the home's: by it, a heartbeat of a moment ago would be old."""
+def seconds_ahead(clock: Clock, lease: StoreLease) -> float:
+    """Return how far this machine's clock is ahead of the store's: by it, a heartbeat of a moment ago would be old."""
     return max(0.0, clock.now().timestamp() - lease.renewed_at - lease.age_seconds)
 
 
 async def _require_silence(
     folder: Path,
-    home: RunHome,
+    store: TakeoverStore,
     clock: Clock,
-    lease: HomeLease,
+    lease: StoreLease,
     *,
     target: ClusterTarget | None,
     environment: Mapping[str, str] | None,
 ) -> None:
-    """Require that the run's home and cluster have had no heartbeat lately: its machine may be cut off from one.
+    """Require that the run's store and cluster have had no heartbeat lately: its machine may be cut off from one.
 
     A cluster that is not reached from here in time means nothing. Nothing on this machine is changed.
 
@@ -261,11 +261,11 @@ async def _require_silence(
     """
     ahead = seconds_ahead(clock, lease)
     if lease.is_live:
-        require_confirmed(folder.name, lease.owner, lease.age_seconds, "", "its home")
+        require_confirmed(folder.name, lease.owner, lease.age_seconds, "", "its store")
     try:
         with TemporaryDirectory(prefix="eksml-tui-") as place:  # one for each command: two may look at one moment
             looking = Path(place) / folder.name
-            await home.look(folder.name, looking)
+            await store.look(folder.name, looking)
             bring_environment(looking, environment or {})
             async with asyncio.timeout(_LOOK_SECONDS):
                 with arrival_records(looking, clock) as records:
@@ -289,13 +289,13 @@ async def _lease_in_cluster(
         await backend.aclose()
 
 
-async def _known_lease(home: RunHome, run_id: str) -> HomeLease:
-    lease = await home.read(run_id)
+async def _known_lease(store: TakeoverStore, run_id: str) -> StoreLease:
+    lease = await store.read(run_id)
     if lease is None:
         raise MissingError(
-            f"The home has no run {run_id!r} that a runner has carried out.",
-            hint="Write its whole id, as `eksml-tui runs list --home -o wide` prints it. "
-            "If the home has lost it: eksml-tui runs adopt CLUSTER",
+            f"The store has no run {run_id!r} that a runner has carried out.",
+            hint="Write its whole id, as `eksml-tui runs list --store -o wide` prints it. "
+            "If the store has lost it: eksml-tui runs adopt CLUSTER",
         )
     return lease
 
@@ -305,8 +305,8 @@ async def _reach(
 ) -> tuple[str, ...]:
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
-    A cluster that does not answer does not stop it: the lease in the home is taken. A run that has not reached it,
-    by the home's records, may have, if the home was away: then it is tried for a short time.
+    A cluster that does not answer does not stop it: the lease in the store is taken. A run that has not reached it,
+    by the store's records, may have, if the store was away: then it is tried for a short time.
     """
     view = records.view()
     stage = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
@@ -321,12 +321,12 @@ async def _reach(
         return ()
     if stage.state is not StageState.SUCCEEDED:
         return ()
-    hint = "" if target is not None else f" By another context: {takeover_command(view.id, view.home)} --context NAME"
+    hint = "" if target is not None else f" By another context: {takeover_command(view.id, view.store)} --context NAME"
     return (f"The run's cluster was not reached: {done.text}{hint}",)
 
 
 async def _searched(
-    folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, *, since: float, ahead: float = 0.0
+    folder: Path, records: ArrivalRecords, clock: Clock, lease: StoreLease, *, since: float, ahead: float = 0.0
 ) -> tuple[Searched, str]:
     """Take the lease in the run's cluster, and record objects without a record.
 
@@ -347,11 +347,11 @@ async def _searched(
         return Searched(sentences=(f"The run's cluster was not searched: {error.message}",)), ""
 
 
-async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: HomeLease, ahead: float = 0.0) -> str:
+async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: StoreLease, ahead: float = 0.0) -> str:
     """Write the new epoch into the run's ConfigMap. Returns the age of its last heartbeat, as `_searched`.
 
     A cluster that has none yet gets it here: the earlier machine, if it was cut off and reaches the cluster before the
-    home, learns there that it has lost the run.
+    store, learns there that it has lost the run.
     """
     view = records.view()
     backend = LiveBackend(folder, clock)
@@ -393,7 +393,7 @@ def is_young(lease: ClusterLease, now: float) -> bool:
 
 
 def heard_sentence(where: str, age_seconds: float) -> str:
-    """Return the last sign of a machine as a clause: `the last heartbeat in its home is 4 s old`."""
+    """Return the last sign of a machine as a clause: `the last heartbeat in its store is 4 s old`."""
     return f"the last heartbeat in {where} is {max(age_seconds, 0.0):.0f} s old"
 
 
@@ -402,7 +402,7 @@ def name_clocks(ahead_seconds: float, place: str, say: Say) -> float:
 
     Args:
         ahead_seconds: By which this machine's is ahead; negative if it is behind.
-        place: `the home` or `the cluster`.
+        place: `the store` or `the cluster`.
         say: Takes the sentence.
     """
     if abs(ahead_seconds) >= _CLOCKS_SECONDS:
@@ -440,7 +440,7 @@ def require_confirmed(run_id: str, owner: Operator | None, age_seconds: float, c
     )
 
 
-def _own(folder: Path, lease: HomeLease) -> bool | None:
+def _own(folder: Path, lease: StoreLease) -> bool | None:
     """Return whether a runner of this machine is alive, if it carries the run out; `None` if another one does.
 
     A run whose arrival was cut short is none of this machine's yet. Another machine may have the same name.
@@ -458,16 +458,16 @@ def _own(folder: Path, lease: HomeLease) -> bool | None:
     if view is None or view.epoch < lease.epoch or str(lease.owner) != str(present_operator()):
         return None
     mine = known_machine_id(folder)
-    if lease.machine and not is_same_copy(mine or "?", lease.machine):
+    if lease.holder and not is_same_copy(mine or "?", lease.holder):
         return None
-    return None if lease.is_live and not is_same_machine(mine, lease.machine) else is_alive
+    return None if lease.is_live and not is_same_machine(mine, lease.holder) else is_alive
 
 
-def _is_idle_own(folder: Path, lease: HomeLease) -> bool:
+def _is_idle_own(folder: Path, lease: StoreLease) -> bool:
     return _own(folder, lease) is False
 
 
-def _refuse_own(folder: Path, lease: HomeLease) -> None:
+def _refuse_own(folder: Path, lease: StoreLease) -> None:
     """Refuse to take a run over from this machine itself."""
     is_alive = _own(folder, lease)
     if is_alive is None:
@@ -479,7 +479,7 @@ def _refuse_own(folder: Path, lease: HomeLease) -> None:
 async def _reached_again(
     folder: Path,
     clock: Clock,
-    lease: HomeLease,
+    lease: StoreLease,
     target: ClusterTarget,
     *,
     environment: Mapping[str, str] | None,
@@ -498,20 +498,20 @@ async def _reached_again(
 
 
 async def _brought(
-    home: RunHome, folder: Path, lease: HomeLease, clock: Clock, *, previous: Operator, is_previous_gone: bool
+    store: TakeoverStore, folder: Path, lease: StoreLease, clock: Clock, *, previous: Operator, is_previous_gone: bool
 ) -> None:
     """Write the record of a takeover, and bring the run here.
 
-    In this order: from the record on the earlier machine has no place left for one of its own in the home.
+    In this order: from the record on the earlier machine has no place left for one of its own in the store.
 
     Raises:
         TakenError: Another machine has taken it over meanwhile.
-        ConsoleError: The home fails; its hint has the remedy for the lease.
+        ConsoleError: The store fails; its hint has the remedy for the lease.
     """
     body = TakenOver(lease.owner, lease.epoch, previous, is_previous_gone=is_previous_gone)
     try:
-        await home.record(folder.name, body, lease)
-        await _fetched(home, folder, lease, clock)
+        await store.record(folder.name, body, lease)
+        await _fetched(store, folder, lease, clock)
     except TakenError:
         raise
     except ConsoleError as error:
@@ -519,8 +519,8 @@ async def _brought(
         raise
 
 
-async def _fetched(home: RunHome, folder: Path, lease: HomeLease, clock: Clock) -> None:
-    """Bring the run into its folder. An earlier copy is put aside: what the home has is the run.
+async def _fetched(store: TakeoverStore, folder: Path, lease: StoreLease, clock: Clock) -> None:
+    """Bring the run into its folder. An earlier copy is put aside: what the store has is the run.
 
     Raises:
         ConsoleError: It cannot be fetched; nothing on this machine was changed.
@@ -528,7 +528,7 @@ async def _fetched(home: RunHome, folder: Path, lease: HomeLease, clock: Clock) 
     arriving = folder.with_name(f".{folder.name}.arriving")
     shutil.rmtree(arriving, ignore_errors=True)
     try:
-        await home.fetch(folder.name, arriving)
+        await store.fetch(folder.name, arriving)
     except ConsoleError:
         shutil.rmtree(arriving, ignore_errors=True)
         raise

@@ -97,7 +97,7 @@ async def _importer(context: StageContext, stage: TerraformStage) -> StateImport
         clock=context.clock,
         modules=archives_path(context.folder),
         providers=packages_path(mirror_folder()),
-        home=await RootPlace(context, stage.root, may_simulate=False).home(),
+        store=await RootPlace(context, stage.root, may_simulate=False).store(),
     )
 
 

@@ -17,17 +17,17 @@ from actions.base.files import (
     open_file,
     private_directory,
     read_file,
-    state_home,
+    state_folder,
     write_private,
 )
 
 
 def test_state_follows_xdg_and_ignores_relative_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert state_home() == tmp_path / "eksml-tui"
+    assert state_folder() == tmp_path / "eksml-tui"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert state_home() == tmp_path / ".local/state/eksml-tui"
+    assert state_folder() == tmp_path / ".local/state/eksml-tui"
 
 
 def test_directories_and_files_are_private(tmp_path: Path) -> None:

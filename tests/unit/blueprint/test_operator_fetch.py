@@ -133,7 +133,7 @@ def launched(tmp_path: Path, blueprint: Blueprint, *, existing_cluster: bool = T
         target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
         environment={},
         clock=SystemClock(),
-        home=tmp_path / "runs",
+        base=tmp_path / "runs",
     )
 
 

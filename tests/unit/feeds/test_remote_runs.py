@@ -18,12 +18,12 @@ from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
 from actions.run.client import load_run
-from actions.run.home.lease import HomeLease
 from actions.run.journal.reader import RunSummary, list_runs
 from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
-from actions.run.presence.remote_view import HomeRuns
+from actions.run.presence.remote_view import StoreRuns
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
+from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.takeover import take_over
 from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
@@ -39,7 +39,7 @@ from tui.feeds import remote_runs
 from tui.feeds.cluster import ClusterFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.services import explain_stage
-from tui.present.run import home_words
+from tui.present.run import store_words
 from tui.screens.status_lines import is_elsewhere
 from tui.textual_private import screen_text
 
@@ -290,19 +290,19 @@ async def test_a_home_that_fails_hides_no_pod_and_is_shown_until_it_answers(monk
     monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: False)
     monkeypatch.setattr("tui.feeds.remote_runs.AGAIN_SECONDS", 0.01)
     jobs = Jobs()
-    followed = RemoteOnScreen(runs, runs.others, jobs, SystemClock(), home=HOME)
-    working = [asyncio.create_task(work()) for work in (followed.follow_pods, followed.follow_home)]
-    await until(lambda: jobs.shown and runs.home_trouble, "the job and the trouble")
+    followed = RemoteOnScreen(runs, runs.others, jobs, SystemClock(), store=HOME)
+    working = [asyncio.create_task(work()) for work in (followed.follow_pods, followed.follow_store)]
+    await until(lambda: jobs.shown and runs.store_trouble, "the job and the trouble")
     assert followed.begun.is_set()
     assert jobs.shown == ["PyTorchJob default/esm1nv-pretraining"]
     assert runs.view is not None
-    assert home_words(runs.view).startswith(f"home {HOME} away since ")
+    assert store_words(runs.view).startswith(f"home {HOME} away since ")
     assert "AWS did not answer s3:ListBucket." in runs.view.notices[1].text
     failure[:] = [AccessError("The AWS credentials are not valid any more.", hint="Log in.")]
-    await until(lambda: "refuses since" in home_words(runs.view), "the refusal")
+    await until(lambda: "refuses since" in store_words(runs.view), "the refusal")
     failure.clear()
-    await until(lambda: runs.home_trouble is None, "the answer")
-    assert home_words(runs.view) == f"home {HOME}"
+    await until(lambda: runs.store_trouble is None, "the answer")
+    assert store_words(runs.view) == f"home {HOME}"
     for task in working:
         task.cancel()
     await asyncio.gather(*working, return_exceptions=True)
@@ -321,8 +321,8 @@ async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.M
     monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: has_news.is_set())
     monkeypatch.setattr("tui.feeds.remote_runs.OWNER_SECONDS", 0.01)
     monkeypatch.setattr("tui.feeds.remote_runs.COPY_SECONDS", 3600.0)  # a second copy is of the takeover alone
-    followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), home=HOME)
-    working = asyncio.create_task(followed.follow_home())
+    followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), store=HOME)
+    working = asyncio.create_task(followed.follow_store())
     await until(lambda: copies, "the copy")
     assert len(copies) == 1
     has_news.set()
@@ -337,11 +337,11 @@ async def test_the_list_names_the_machine_that_the_home_has_before_the_cluster_d
 ) -> None:
     """A new machine that cannot reach the cluster for a while; of a home that is not the operator's nothing is read."""
     clock, asked = HandClock(), list[tuple[str, ...]]()
-    taken = HomeLease(2, Operator("ben", "laptop-2"), clock.now().timestamp(), 30.0, "tag")
+    taken = StoreLease(LeaseDocument(2, Operator("ben", "laptop-2"), "", "", 30.0, ""), "tag", clock.now().timestamp())
     run = a_remote(home="s3://team-runs/ml")
     feed = a_feed(run)
 
-    def later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, HomeLease]:
+    def later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, StoreLease]:
         asked.append((home, *(one.id for one in recorded)))
         return {run.id: taken}
 
@@ -369,24 +369,24 @@ async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorded, waits = a_remote(home=HOME), replace(a_remote(home=HOME), id="fake-waits", uid="", namespace="")
-    feed, answers = a_feed(recorded), list[HomeRuns | None]()
+    feed, answers = a_feed(recorded), list[StoreRuns | None]()
     asked: list[tuple[set[str], set[str]]] = []
 
-    def of_home(_home: str, skipped: Collection[str], shown: Collection[str]) -> HomeRuns | None:
+    def of_store(_home: str, skipped: Collection[str], shown: Collection[str]) -> StoreRuns | None:
         asked.append((set(skipped), set(shown)))
         return answers.pop(0)
 
-    async def look(found: HomeRuns | None) -> None:
+    async def look(found: StoreRuns | None) -> None:
         looks: list[bool] = []
         answers[:] = [found]
-        looking = asyncio.create_task(feed.follow_home(HOME, lambda: {"fake-local"}, lambda: looks.append(True)))
+        looking = asyncio.create_task(feed.follow_store(HOME, lambda: {"fake-local"}, lambda: looks.append(True)))
         await until(lambda: looks, "a look at the home")
         looking.cancel()
 
-    monkeypatch.setattr(remote_runs, "_runs_of_home", of_home)
-    monkeypatch.setattr(remote_runs, "FIRST_HOME_SECONDS", 0.0)
+    monkeypatch.setattr(remote_runs, "_runs_of_store", of_store)
+    monkeypatch.setattr(remote_runs, "FIRST_STORE_SECONDS", 0.0)
     ids = frozenset({recorded.id, waits.id})
-    await look(HomeRuns(ids, (waits,)))
+    await look(StoreRuns(ids, (waits,)))
     assert [run.id for run in feed.runs] == [waits.id, recorded.id]
     assert [run.id for run in feed.elsewhere([])] == [waits.id, recorded.id]
     await look(None)  # it does not answer: what was read stays
@@ -395,34 +395,34 @@ async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them
 
     feed.take(replace(waits, uid="u-waits", namespace="default", stopped="by the cluster"))
     assert [run.stopped for run in feed.runs if run.id == waits.id] == ["by the cluster"]
-    await look(HomeRuns(ids))
+    await look(StoreRuns(ids))
     feed.drop(replace(waits, uid="u-waits"))  # torn down: nothing old comes back
     assert [run.id for run in feed.runs] == [recorded.id]
-    await look(HomeRuns(ids, (waits,)))
-    await look(HomeRuns(frozenset({recorded.id})))  # it was removed from the home
+    await look(StoreRuns(ids, (waits,)))
+    await look(StoreRuns(frozenset({recorded.id})))  # it was removed from the home
     assert [run.id for run in feed.runs] == [recorded.id]
 
 
 def test_a_run_that_only_the_home_has_is_silent_by_the_clock_of_its_store() -> None:
     clock = HandClock()
     feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="", seen_at=clock.now().timestamp() - 7_000)
-    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,), {waits.id: 4.0}))
+    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,), {waits.id: 4.0}))
     assert not feed.is_silent(waits)  # this machine's clock is ahead
-    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,), {waits.id: 300.0}))
+    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,), {waits.id: 300.0}))
     assert feed.is_silent(waits)
 
 
 async def test_a_run_of_the_home_that_was_over_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     skipped: list[set[str]] = []
 
-    def of_home(_home: str, known: Collection[str], _shown: Collection[str]) -> HomeRuns:
+    def of_store(_home: str, known: Collection[str], _shown: Collection[str]) -> StoreRuns:
         skipped.append(set(known))
-        return HomeRuns(frozenset({"over", "gone"}), over=frozenset({"over", "gone"}), torn_down=frozenset({"gone"}))
+        return StoreRuns(frozenset({"over", "gone"}), over=frozenset({"over", "gone"}), torn_down=frozenset({"gone"}))
 
-    monkeypatch.setattr(remote_runs, "_runs_of_home", of_home)
-    for name, value in (("FIRST_HOME_SECONDS", 0.0), ("HOME_SECONDS", 0.0), ("LOOKS_AT_ALL", 2)):
+    monkeypatch.setattr(remote_runs, "_runs_of_store", of_store)
+    for name, value in (("FIRST_STORE_SECONDS", 0.0), ("STORE_SECONDS", 0.0), ("LOOKS_AT_ALL", 2)):
         monkeypatch.setattr(remote_runs, name, value)
-    looking = asyncio.create_task(a_feed().follow_home(HOME, frozenset, lambda: None))
+    looking = asyncio.create_task(a_feed().follow_store(HOME, frozenset, lambda: None))
     await until(lambda: len(skipped) >= 3, "three looks")
     looking.cancel()
     assert skipped[:3] == [set(), {"over", "gone"}, {"gone"}]
@@ -431,7 +431,7 @@ async def test_a_run_of_the_home_that_was_over_is_read_again_after_a_while(monke
 def test_a_run_that_only_the_home_has_is_not_opened_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actions.run.context.operator.present_operator", lambda: Operator("grace", "laptop-3"))
     feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="")
-    feed.take_home(HomeRuns(frozenset({waits.id}), (waits,)))
+    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,)))
     assert (feed.find(waits.id), feed.own_at_work()) == (waits, "")
     assert a_feed(a_remote(home=HOME)).own_at_work() == waits.id
 
@@ -497,7 +497,7 @@ async def test_a_takeover_says_what_it_waits_for_while_it_waits(
         return Takeover(tmp_path / run, 2, None)
 
     monkeypatch.setattr(take_over, "take_over_run", take_over_run)
-    await console.line(f"takeover {run} home=s3://team-runs/ml confirm={run}")
+    await console.line(f"takeover {run} store=s3://team-runs/ml confirm={run}")
     await console.calm(("Waiting 15 s, as", "may be alive"))
     goes_on.set()
     await console.calm("This machine carries out")

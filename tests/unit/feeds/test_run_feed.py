@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
-from actions.run.journal.folder import runs_home
+from actions.run.journal.folder import runs_folder
 from actions.run.journal.store import append_record
 from actions.run.launch import create_folder
 from actions.run.state.records import RequestKind, RunRequest
@@ -38,7 +38,7 @@ def make_newest(home: Path, run_id: str) -> Path:
     source.mkdir(exist_ok=True, parents=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
     body = replace(creation(), run_id=run_id)
-    return create_folder(body, source=source, environment={}, clock=SystemClock(), home=runs_home())
+    return create_folder(body, source=source, environment={}, clock=SystemClock(), base=runs_folder())
 
 
 async def test_no_other_run_is_shown_in_the_place_of_a_newest_one_that_cannot_be_read(

@@ -41,14 +41,14 @@ def training(tmp_path: Path) -> Scene:
     return Scene(picture(), view=fixed_runs.a_training_run(), summaries=fixed_runs.summaries(tmp_path))
 
 
-def home_of(console: FixedConsole) -> HomePane:
+def store_of(console: FixedConsole) -> HomePane:
     pane = console.app.workspace.pane("home")
     assert isinstance(pane, HomePane)
     return pane
 
 
 async def go_to(console: FixedConsole, name: str) -> None:
-    home_of(console).show_target(name)
+    store_of(console).show_target(name)
     await console.calm()
 
 
@@ -57,7 +57,7 @@ async def test_home_is_first_and_each_line_is_one_key_from_what_it_is_about(
 ) -> None:
     async with a_fixed_console(training, monkeypatch, size=SIZE) as console:
         await console.calm(("[H home]", "kind-lab", "There is no such image", "≥ $13.08/h"))
-        home = home_of(console)
+        home = store_of(console)
         selected = home._sections.selected
         assert selected is not None
         assert selected.key.startswith("run efa-nccl-tests"), "the cursor begins at the plan that waits"
@@ -131,7 +131,7 @@ async def test_tab_goes_through_the_sections_and_j_through_the_lines(
 ) -> None:
     async with a_fixed_console(training, monkeypatch, size=SIZE) as console:
         await console.calm("≥ $13.08/h")
-        sections = home_of(console)._sections
+        sections = store_of(console)._sections
         await console.press("g")
         met = []
         for _ in range(6):

@@ -13,7 +13,7 @@ from actions.run.state.view import Audit, Notice, NoticeKind, RunState, StageSta
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
 from tui.present.rail import KEPT, SKIPPED, StageLook, rail_of, row_key, skipped_lines
-from tui.present.run import ending_lines, home_words, idle_lines, run_heading, stage_detail
+from tui.present.run import ending_lines, idle_lines, run_heading, stage_detail, store_words
 
 NOW_SECONDS = NOW.timestamp()
 
@@ -91,13 +91,13 @@ def test_a_start_on_another_day_has_a_date() -> None:
 
 def test_where_a_run_is_kept_is_named() -> None:
     run = a_run(a_stage("train"))
-    assert home_words(run) == ""
-    kept = replace(run, home="s3://team-runs/ml")
-    assert home_words(kept) == "home s3://team-runs/ml"
-    away = Notice(NoticeKind.HOME_AWAY, "It does not answer.", NOW_SECONDS)
-    assert home_words(replace(kept, notices=(away,))) == "home s3://team-runs/ml away since 12:00"
-    refused = Notice(NoticeKind.HOME_REFUSED, "It refuses.")
-    assert home_words(replace(kept, notices=(refused,))) == "home s3://team-runs/ml refuses"
+    assert store_words(run) == ""
+    kept = replace(run, store="s3://team-runs/ml")
+    assert store_words(kept) == "home s3://team-runs/ml"
+    away = Notice(NoticeKind.STORE_AWAY, "It does not answer.", NOW_SECONDS)
+    assert store_words(replace(kept, notices=(away,))) == "home s3://team-runs/ml away since 12:00"
+    refused = Notice(NoticeKind.STORE_REFUSED, "It refuses.")
+    assert store_words(replace(kept, notices=(refused,))) == "home s3://team-runs/ml refuses"
 
 
 def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:

@@ -14,7 +14,7 @@ from actions.capture.runs import RunsCapture
 from actions.capture.writer import CaptureWriter
 from actions.replay.index import CaptureIndex, read_index
 from actions.replay.runs import ReplayedRuns
-from actions.run.journal.folder import journal_path, runs_home, terraform_path
+from actions.run.journal.folder import journal_path, runs_folder, terraform_path
 from actions.run.journal.lease import Heartbeat, release_lease, take_runner_lease
 from actions.run.journal.reader import RunReader, list_runs
 from actions.run.journal.store import Journal, append_record
@@ -42,7 +42,7 @@ class Copied:
         self.clock = MovedClock()
         self.file = folder / "a.capture"
         self.writer = CaptureWriter(self.file, clock=self.clock)
-        self.runs = RunsCapture(self.writer, CLOCK, home=self.run.parent)
+        self.runs = RunsCapture(self.writer, CLOCK, base=self.run.parent)
 
     def look(self) -> None:
         self.clock.seconds += 1
@@ -87,7 +87,7 @@ def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.M
         assert replayed.show(0.5) is False
         assert replayed.show(1.5) is True
         monkeypatch.setenv("XDG_STATE_HOME", str(replayed.state_home))
-        folder = runs_home() / run.name
+        folder = runs_folder() / run.name
         assert lines_file(folder, "train").read_text() == "L000000\tfirst\n"
         reader = RunReader(folder)
         assert len(reader.records()) == 1
@@ -107,7 +107,7 @@ def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.M
         monkeypatch.setenv("XDG_STATE_HOME", str(replayed.begin_again()))
         assert not before.exists()
         replayed.show(1.5)
-        assert len(RunReader(runs_home() / run.name).records()) == 1
+        assert len(RunReader(runs_folder() / run.name).records()) == 1
     finally:
         replayed.close()
         index.close()

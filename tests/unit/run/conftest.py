@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.homes import Proxy, a_home
+from tests.support.stores import Proxy, a_home
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,14 @@ from actions.run.engine.companions import accompanied as engine_accompanied
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import RecordRow
 from actions.run.spool.files import AppendOnly
-from tests.support.homes import Replicated, a_run_with_home
+from tests.support.stores import Replicated, a_run_with_store
 from tests.support.virtual import VirtualClock
 from tests.unit.run.world import creation
 
 
 def a_run(tmp_path: Path) -> Path:
     """A run with an id of its own: all tests share one home."""
-    return a_run_with_home(tmp_path, replace(creation(), run_id=f"fake-{abs(hash(tmp_path)):x}"), SystemClock())
+    return a_run_with_store(tmp_path, replace(creation(), run_id=f"fake-{abs(hash(tmp_path)):x}"), SystemClock())
 
 
 def stored(folder: Path) -> list[RecordRow]:

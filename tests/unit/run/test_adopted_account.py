@@ -32,7 +32,7 @@ from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.imports import FoundResource
 from actions.run.takeover.terraform_state import search_tagged
 from tests.support.account import REGION, an_account, client
-from tests.support.homes import CREDENTIALS
+from tests.support.stores import CREDENTIALS
 from tests.unit.run.world import creation, make_run, outline
 from tui.cli.run_verbs.takeover import _eks_target
 from tui.cli.target import chosen_target

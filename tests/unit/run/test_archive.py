@@ -52,7 +52,7 @@ def test_a_run_of_every_version_comes_back(case: str, tmp_path: Path) -> None:
     manifest = archive_run(folder, file, CLOCK)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not [each for each in manifest.withheld if "tfstate" in each.path]
-    restore_run(file, CLOCK, home=tmp_path / "elsewhere")
+    restore_run(file, CLOCK, base=tmp_path / "elsewhere")
     other = tmp_path / "elsewhere" / folder.name
     assert RunReader(other).records() == RunReader(folder).records()
     assert lines_of(other) == lines_of(folder)
@@ -66,7 +66,7 @@ def test_a_compacted_run_comes_back_as_its_plain_form(tmp_path: Path) -> None:
     before = lines_of(folder)
     assert compact_run(folder, CLOCK).files
     archive_run(folder, tmp_path / "run.zip", CLOCK)
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "elsewhere")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "elsewhere")
     assert lines_of(folder) == lines_of(tmp_path / "elsewhere" / folder.name) == before
 
 
@@ -74,12 +74,12 @@ def test_no_runner_is_started_for_a_restored_run_until_its_operator_says_so(tmp_
     folder = unpack("0.1.0/killed", tmp_path)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     home = tmp_path / "elsewhere"
-    restore_run(tmp_path / "run.zip", CLOCK, home=home)
+    restore_run(tmp_path / "run.zip", CLOCK, base=home)
     restored = home / folder.name
     (summary,) = list_runs(home)
     assert not summary.is_interrupted
     assert [notice.kind for notice in summary.notices] == [NoticeKind.RESTORED]
-    assert resume_interrupted(home=home, endpoints=["http://127.0.0.1:43521/aws"]) == []
+    assert resume_interrupted(base=home, endpoints=["http://127.0.0.1:43521/aws"]) == []
     records = RunReader(restored).records()
     for act in (start_runner, lambda run: send_request(run, RequestKind.TEARDOWN, start=False)):
         with pytest.raises(RefusedError, match="restored from an archive"):
@@ -95,7 +95,7 @@ def test_no_runner_is_started_for_a_restored_run_until_its_operator_says_so(tmp_
 async def test_a_restored_run_that_is_taken_up_is_torn_down(tmp_path: Path) -> None:
     folder = unpack("0.1.0/killed", tmp_path)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "elsewhere")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "elsewhere")
     restored = tmp_path / "elsewhere" / folder.name
     take_up(restored, CLOCK)
     send_request(restored, RequestKind.TEARDOWN, delete_data=True, even_if_shared=True, start=False)
@@ -117,7 +117,7 @@ def test_a_restored_copy_may_go_at_any_time(tmp_path: Path) -> None:
     folder = unpack("0.1.0/killed", tmp_path)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     assert survey_run(folder).obstacles
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "elsewhere")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "elsewhere")
     restored = tmp_path / "elsewhere" / folder.name
     forget_run(restored, confirm=folder.name)
     assert not restored.exists()
@@ -126,7 +126,7 @@ def test_a_restored_copy_may_go_at_any_time(tmp_path: Path) -> None:
 def test_a_run_is_archived_before_it_is_forgotten(tmp_path: Path) -> None:
     folder = unpack("0.1.0/killed", tmp_path / "one")
     archive_run(folder, tmp_path / "run.zip", CLOCK)
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "two")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "two")
     copy = tmp_path / "two" / folder.name
     with pytest.raises(ConfigError, match="exists"):
         forget_run(copy, confirm=copy.name, archive=lambda: archive_run(copy, tmp_path / "run.zip", CLOCK))
@@ -204,7 +204,7 @@ def test_no_secret_is_in_an_archive(talkative: Path, tmp_path: Path) -> None:
         "terraform/provision/terraform.tfstate",
         "terraform/provision/terraform.tfstate.backup",
     }
-    restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "elsewhere")
+    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "elsewhere")
     restored = tmp_path / "elsewhere" / talkative.name
     assert (restored / "terraform" / "provision" / SIMULATED_STATE).exists()
     assert load_run(restored).outputs["train"] == {"password": "env:TOKEN"}
@@ -262,7 +262,7 @@ def test_a_run_at_work_is_archived_as_of_one_moment(tmp_path: Path) -> None:
             file = tmp_path / f"{number}.zip"
             archive_run(folder, file, CLOCK)
             home = tmp_path / f"home-{number}"
-            restore_run(file, CLOCK, home=home)
+            restore_run(file, CLOCK, base=home)
             again = SpoolWriter(home / folder.name, "train")
             again.open()
             assert (again.repairs, again.losses()) == ((), ())
@@ -346,7 +346,7 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(name: str, tmp_path: Pa
     file = rewritten(tmp_path / "run.zip", tmp_path / "hostile.zip", change, is_listed=is_listed)
     home = tmp_path / "elsewhere"
     with pytest.raises(ConsoleError) as caught:
-        restore_run(file, CLOCK, home=home)
+        restore_run(file, CLOCK, base=home)
     assert words in caught.value.sentence()
     assert list(home.iterdir()) == []
 
@@ -367,7 +367,7 @@ def test_any_changed_bit_and_any_cut_is_found_or_does_not_matter(tmp_path: Path)
         file.write_bytes(data)
         home = tmp_path / f"home-{number}"
         try:
-            restore_run(file, CLOCK, home=home)
+            restore_run(file, CLOCK, base=home)
         except (FormatError, ConfigError):
             refused += 1
             assert list(home.iterdir()) == []
@@ -382,14 +382,14 @@ def test_an_archive_of_many_small_files_is_not_read_into_memory(tmp_path: Path) 
         for number in range(50_100):
             archive.writestr(zipfile.ZipInfo(f"logs/{number}"), b"")
     with pytest.raises(FormatError, match="50100 files"):
-        restore_run(file, CLOCK, home=tmp_path / "elsewhere")
+        restore_run(file, CLOCK, base=tmp_path / "elsewhere")
 
 
 def test_a_run_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     with pytest.raises(ConflictError, match="already a run"):
-        restore_run(tmp_path / "run.zip", CLOCK, home=tmp_path / "runs")
+        restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "runs")
     assert not restored_path(folder).exists()
     with pytest.raises(ConfigError, match="exists"):
         archive_run(folder, tmp_path / "run.zip", CLOCK)

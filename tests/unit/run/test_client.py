@@ -35,10 +35,10 @@ def test_a_new_run_has_a_private_folder_with_its_blueprint(tmp_path: Path) -> No
 
 def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
-    assert find_run("fake-11", home=tmp_path / "runs") == folder
-    assert find_run("latest", home=tmp_path / "runs") == folder
+    assert find_run("fake-11", base=tmp_path / "runs") == folder
+    assert find_run("latest", base=tmp_path / "runs") == folder
     with pytest.raises(MissingError, match="no run 'zzz'"):
-        find_run("zzz", home=tmp_path / "runs")
+        find_run("zzz", base=tmp_path / "runs")
 
 
 def test_a_runner_that_was_started_and_has_not_begun_is_not_missing(tmp_path: Path) -> None:

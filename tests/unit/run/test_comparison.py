@@ -197,9 +197,9 @@ def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
 
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", here)
-    monkeypatch.setattr("tui.cli.run_verbs.home.copied", lambda options, run: tmp_path / run)
+    monkeypatch.setattr("tui.cli.run_verbs.store.copied", lambda options, run: tmp_path / run)
     words = ["runs", "compare", "one", "two", "-o", "csv"]
-    assert run_command(parse_arguments([*words, "--home", "s3://team-runs/ml"])) == 0
+    assert run_command(parse_arguments([*words, "--store", "s3://team-runs/ml"])) == 0
     assert capsys.readouterr().out == "step,one,two\n0,9.0,8.0\n1,5.0,4.0\n"
     with pytest.raises(RunMissingError):
         run_command(parse_arguments(words))

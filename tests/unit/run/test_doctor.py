@@ -335,7 +335,7 @@ async def test_a_terraform_that_locks_no_state_in_a_home_fails(tmp_path: Path, m
     binding = bind(blueprint, {"region": REGION})
     for home, result in (("", CheckResult.PASSED), ("s3://team/runs", CheckResult.FAILED)):
         async with examination(ClusterTarget(), region=REGION, clock=SystemClock()) as around:
-            lines = await examine_launch(around, blueprint, binding, home=home)
+            lines = await examine_launch(around, blueprint, binding, store=home)
         (line,) = (line for line in lines if line.check == "terraform")
         assert line.result is result, line
         assert line.blocks is bool(home)

@@ -17,7 +17,7 @@ from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, HOME_ARBITER, TRUST_SECONDS, Fence, SeenLease
+from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER, TRUST_SECONDS, Fence, SeenLease
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
 from actions.run.journal.folder import journal_path
@@ -203,7 +203,7 @@ class Refusing(Place):
 async def test_nothing_is_sent_to_a_cluster_or_home_that_does_not_answer_while_the_other_does_not_either(
     folder: Path, clocks: Clocks
 ) -> None:
-    home, cluster = Place(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    home, cluster = Place(STORE_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
     fence = a_fence(folder, clocks, home, cluster)
     await fence.require("PATCH /b", in_cluster=True)
     home.is_away = cluster.is_away = True
@@ -214,7 +214,7 @@ async def test_nothing_is_sent_to_a_cluster_or_home_that_does_not_answer_while_t
         with pytest.raises(UnreachableError, match=r"does not answer\. Not sent: PATCH /b"):
             await fence.require("PATCH /b", in_cluster=True)
         with pytest.raises(UnreachableError, match=r"home does not answer\. Not sent: PUT c"):
-            await fence.require("PUT c", in_home=True)
+            await fence.require("PUT c", in_store=True)
         await fence.require("terraform apply")
     cluster.is_away = False
     clocks.pass_time(1)
@@ -315,7 +315,7 @@ class Returning(Place):
 async def test_a_cluster_that_is_back_without_a_lease_does_not_speak_for_the_home(
     folder: Path, clocks: Clocks, *, is_taken: bool
 ) -> None:
-    home, cluster = Returning(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    home, cluster = Returning(STORE_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
     fence = a_fence(folder, clocks, home, cluster)
     await fence.require("PATCH /a", in_cluster=True)
     home.is_away = cluster.is_away = True
@@ -350,7 +350,7 @@ class Slow(Place):
 
 async def test_no_change_passes_between_the_answers_of_two_places_that_are_back(folder: Path, clocks: Clocks) -> None:
     """A cluster without a lease answered, and a change was sent before the home could name the new machine."""
-    home, cluster = Slow(HOME_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
+    home, cluster = Slow(STORE_ARBITER, SeenLease(1, ANNA)), Place(CLUSTER_ARBITER)
     fence = a_fence(folder, clocks, home, cluster)
     await fence.require("PATCH /a", in_cluster=True)
     home.is_away = cluster.is_away = True

@@ -64,7 +64,7 @@ def a_launch(tmp_path: Path) -> Path:
     bound = bind(blueprint, values, preset="rehearsal", existing_cluster=True)
     target = ClusterTarget(tmp_path / "kubeconfig")
     return create_run(
-        blueprint, bound, target=target, environment={}, clock=SystemClock(), auto_approve=True, home=tmp_path / "runs"
+        blueprint, bound, target=target, environment={}, clock=SystemClock(), auto_approve=True, base=tmp_path / "runs"
     )
 
 

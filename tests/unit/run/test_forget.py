@@ -67,8 +67,8 @@ def test_a_run_that_is_over_and_made_nothing_is_forgotten_by_its_id(
 
 
 def test_a_copy_in_the_home_is_named(tmp_path: Path) -> None:
-    folder = make_run(tmp_path, CLOCK, created=replace(creation(), home="s3://team/runs"))
-    assert survey_run(folder).home == "s3://team/runs"
+    folder = make_run(tmp_path, CLOCK, created=replace(creation(), store="s3://team/runs"))
+    assert survey_run(folder).store == "s3://team/runs"
     assert "stays in s3://team/runs" in said(folder)
 
 
@@ -106,5 +106,5 @@ def test_a_run_that_another_machine_has_from_the_home_is_forgotten_here(
     taken = replace(load_run(folder), notices=(Notice(NoticeKind.ELSEWHERE, "ben has taken it over."),))
     monkeypatch.setattr(forget, "load_run", lambda _: taken)
     assert survey_run(folder).obstacles  # without a home its Terraform state may be here alone
-    monkeypatch.setattr(forget, "load_run", lambda _: replace(taken, home="s3://team-runs/ml"))
+    monkeypatch.setattr(forget, "load_run", lambda _: replace(taken, store="s3://team-runs/ml"))
     assert survey_run(folder).obstacles == ()

@@ -51,7 +51,7 @@ def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = 
         target=target,
         environment=environment,
         clock=SystemClock(),
-        home=home / "runs",
+        base=home / "runs",
     )
 
 
@@ -63,7 +63,7 @@ def launched_after(home: Path, require: Callable[[], None]) -> Path:
         target=ClusterTarget(),
         environment={},
         clock=SystemClock(),
-        home=home / "runs",
+        base=home / "runs",
         require=require,
     )
 
@@ -101,7 +101,7 @@ def test_a_stage_without_a_way_into_its_cluster_is_refused_as_validate_refuses_i
             target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
             environment={},
             clock=SystemClock(),
-            home=tmp_path / "runs",
+            base=tmp_path / "runs",
         )
     assert [error.value.sentence()] == [problem.sentence() for problem in validate(source)]
     assert not (tmp_path / "runs").exists()

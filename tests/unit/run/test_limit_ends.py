@@ -83,6 +83,6 @@ def test_the_reservation_of_a_rehearsal_is_the_one_that_it_names(tmp_path: Path)
     named = {"capacity_type": "CAPACITY_BLOCK", "capacity_reservation_id": "cr-30000000000000ab1"}
     bound = bind(blueprint, named, preset="rehearsal")
     folder = create_run(
-        blueprint, bound, target=ClusterTarget(), environment={}, clock=SystemClock(), home=tmp_path / "runs"
+        blueprint, bound, target=ClusterTarget(), environment={}, clock=SystemClock(), base=tmp_path / "runs"
     )
     assert LiveBackend(folder, SystemClock()).reservation(load_run(folder)) == "cr-30000000000000ab1"

@@ -92,7 +92,7 @@ def test_outputs_are_written_that_can_be_found_nowhere_else() -> None:
 
 
 def test_no_credential_is_written() -> None:
-    view = replace(fixed_runs.a_training_run(), home="s3://AKIAABCDEFGHIJKLMNOP/x")
+    view = replace(fixed_runs.a_training_run(), store="s3://AKIAABCDEFGHIJKLMNOP/x")
     presence = presence_of(view, now=AT, owner=ADA, version="")
     created = replace(fixed_runs._created(), parameters={"token": "hf_" + "a" * 30})
     text = json.dumps(manifest_of(presence, created))
@@ -163,7 +163,7 @@ def test_text_is_filtered_and_cut() -> None:
     evil = "\x1b]0;x\x07[red]a\u202eb\n\x1b[31m" + "z" * 1_000
     run = read(**{RUN_KEY: edited(stage=evil, cluster=evil, home=evil, owner={"user": evil, "host": evil})})
     assert run.presence is not None
-    for text in (run.owner, run.presence.stage, run.presence.cluster, run.presence.home):
+    for text in (run.owner, run.presence.stage, run.presence.cluster, run.presence.store):
         assert is_plain(text)
         assert "\x1b" not in text
         assert "\n" not in text

@@ -14,21 +14,21 @@ from actions.base.clock import SystemClock
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.context.operator import present_operator
 from actions.run.forget import forget_run, survey_run
-from actions.run.home.lease import read_lease, take_lease
-from actions.run.home.mirror import TakenHome, refreshed_copy
-from actions.run.home.segments import append_rows, append_to_home
-from actions.run.journal.folder import journal_path, logs_path, runs_home, terraform_path
+from actions.run.journal.folder import journal_path, logs_path, runs_folder, terraform_path
 from actions.run.journal.lease import take_runner_lease
-from actions.run.journal.mirrored import MirrorMark, mirrors_home, write_mark
+from actions.run.journal.mirrored import MirrorMark, copies_folder, write_mark
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind, TakenOver
 from actions.run.storage.compaction import DAY_SECONDS
 from actions.run.storage.disk_use import disk_json, disk_table, keep_up
 from actions.run.storage.spare_copies import SpareCopy, SpareKind, remove_copies, survey_copies
+from actions.run.store.lease import take_lease
+from actions.run.store.mirror import TakenStore, refreshed_copy
+from actions.run.store.rows import append_rows, append_to_store
 from actions.run.takeover.take_over import take_over_run
-from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
 from tests.support.program import Program
 from tests.support.released import unpack
+from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
 from tests.unit.run.world import creation
 from tui.cli.run_verbs.storage import _say_loss
 
@@ -52,11 +52,11 @@ def now() -> float:
     return CLOCK.now().timestamp()
 
 
-async def in_home(tmp_path: Path, name: str) -> Path:
+async def in_store(tmp_path: Path, name: str) -> Path:
     """A run of this machine with all of its records in the home, and a lease of this machine."""
     base = tmp_path / "eksml-tui"
     base.mkdir(exist_ok=True)
-    folder = a_run_with_home(base, replace(creation(), run_id=name), CLOCK)
+    folder = a_run_with_store(base, replace(creation(), run_id=name), CLOCK)
     store, journal = opened(), Journal(journal_path(folder), CLOCK)
     await append_rows(store, name, journal.rows(), epoch=1)
     await take_lease(store, name, present_operator(), after=None)
@@ -67,14 +67,14 @@ async def in_home(tmp_path: Path, name: str) -> Path:
 
 async def taken_twice(tmp_path: Path, name: str) -> Path:
     """The folder that is put aside as a run comes back to this machine, which ben's had meanwhile."""
-    folder = await in_home(tmp_path, name)
+    folder = await in_store(tmp_path, name)
     logs_path(folder, "train").mkdir(parents=True)
     (logs_path(folder, "train") / "lines.log").write_bytes(b"x" * 40_000)
     store = opened()
-    lease = await take_lease(store, name, BEN, after=await read_lease(store, name))
-    await append_to_home(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
+    lease = await take_lease(store, name, BEN, after=await store.lease(name))
+    await append_to_store(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     await take_lease(store, name, BEN, after=lease, epoch=2)
-    await take_over_run(name, TakenHome(store, CLOCK), CLOCK, confirm=name, is_machine_gone=True, starts=False)
+    await take_over_run(name, TakenStore(store, CLOCK), CLOCK, confirm=name, is_machine_gone=True, starts=False)
     store.close()
     return folder.with_name(f".{name}.before-epoch-3")
 
@@ -99,7 +99,7 @@ def test_a_folder_put_aside_goes_when_a_newer_journal_has_its_records(home: Prox
     assert aside.exists()
     assert remove_copies([old], now()) == old.size_bytes
     assert not aside.exists()
-    assert load_run(runs_home() / "fake-aside").epoch == 3
+    assert load_run(runs_folder() / "fake-aside").epoch == 3
 
 
 def test_a_record_or_a_state_that_is_nowhere_else_keeps_it(home: Proxy, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_record_or_a_state_that_is_nowhere_else_keeps_it(home: Proxy, tmp_path
     state.parent.mkdir(parents=True)
     state.write_bytes(b'{"lineage": "a", "serial": 4, "resources": [{}]}')
     assert "network/terraform.tfstate is a Terraform state" in the(aside, days=15).why
-    later = terraform_path(runs_home() / "fake-more", "network") / "terraform.tfstate"
+    later = terraform_path(runs_folder() / "fake-more", "network") / "terraform.tfstate"
     later.parent.mkdir(parents=True)
     for content, is_removable in (
         (b'{"lineage": "a", "serial": 3, "resources": [{}]}', False),
@@ -124,7 +124,7 @@ def test_a_record_or_a_state_that_is_nowhere_else_keeps_it(home: Proxy, tmp_path
 
 def test_the_home_vouches_where_no_newer_folder_is_left(home: Proxy, tmp_path: Path) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-gone"))
-    (runs_home() / "fake-gone").rename(tmp_path / "elsewhere")
+    (runs_folder() / "fake-gone").rename(tmp_path / "elsewhere")
     assert the(aside, days=15).is_removable
     home.is_away = True
     found = the(aside, days=15)
@@ -139,7 +139,7 @@ def test_one_whose_runner_is_alive_stays(home: Proxy, tmp_path: Path) -> None:
 
 
 def test_a_copy_of_another_machines_run_goes_when_it_is_not_opened(home: Proxy, tmp_path: Path) -> None:
-    asyncio.run(in_home(tmp_path, "fake-mirror"))
+    asyncio.run(in_store(tmp_path, "fake-mirror"))
     folder = refreshed_copy(URL, "fake-mirror")
     for days, is_removable, why in (
         (0, False, "it is in use"),
@@ -156,7 +156,7 @@ def test_a_copy_of_another_machines_run_goes_when_it_is_not_opened(home: Proxy, 
 
 
 def test_a_copy_of_a_torn_down_run_goes_and_what_is_not_marked_stays(home: Proxy, tmp_path: Path) -> None:
-    folder = unpack("0.1.0/torn-down", mirrors_home())
+    folder = unpack("0.1.0/torn-down", copies_folder())
     assert the(folder).why == "it is not marked as a copy"
     write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
     found = the(folder)
@@ -167,7 +167,7 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
     home: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-forgotten"))
-    folder = runs_home() / "fake-forgotten"
+    folder = runs_folder() / "fake-forgotten"
     (folder / "restored.json").write_text("{}")  # then nothing else stands against it
     found = survey_run(folder)
     assert found.put_aside == (aside,)

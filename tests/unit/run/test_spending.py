@@ -246,7 +246,7 @@ def launched(home: Path, **given: int) -> RunView:
     binding = bind(blueprint, given, preset="rehearsal")
     clock = SystemClock()
     return load_run(
-        create_run(blueprint, binding, target=ClusterTarget(), environment={}, clock=clock, home=home / "runs")
+        create_run(blueprint, binding, target=ClusterTarget(), environment={}, clock=clock, base=home / "runs")
     )
 
 

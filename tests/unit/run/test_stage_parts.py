@@ -67,7 +67,7 @@ async def test_a_teardown_removes_the_cluster_from_the_step_on_that_gives_the_wa
         target=ClusterTarget(kubeconfig),
         environment={},
         clock=SystemClock(),
-        home=tmp_path / "runs",
+        base=tmp_path / "runs",
     )
     backend, journal = LiveBackend(folder, SystemClock()), Journal(journal_path(folder), SystemClock())
 

@@ -17,7 +17,7 @@ from actions.run.client import list_runs, load_run, send_request
 from actions.run.comparison import read_run
 from actions.run.journal.folder import journal_path, reserve_path
 from actions.run.journal.lease import take_runner_lease
-from actions.run.journal.mirrored import mirrors_home
+from actions.run.journal.mirrored import copies_folder
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.spool.compacted import Compaction, compact
 from actions.run.spool.format import lines_file
@@ -104,21 +104,21 @@ def test_upkeep_compacts_after_some_days_and_above_the_bound_at_once(tmp_path: P
     folder = unpack("0.1.0/succeeded", tmp_path)
     (run,) = list_runs(tmp_path)
     clock = LaterClock(compaction.last_change(folder) + 13 * 86_400)
-    done = keep_up(clock, after_days=14, home=tmp_path)
+    done = keep_up(clock, after_days=14, base=tmp_path)
     assert (done.compacted, done.use.warning()) == (0, "")
     size = done.use.total
-    done = keep_up(clock, after_days=14, bound=size - 1, home=tmp_path)
+    done = keep_up(clock, after_days=14, bound=size - 1, base=tmp_path)
     assert (done.compacted, done.use.warning()) == (1, "")
     assert done.use.total < size
-    done = keep_up(clock, after_days=14, bound=1000, home=tmp_path)  # no more can be done: it warns and removes nothing
+    done = keep_up(clock, after_days=14, bound=1000, base=tmp_path)  # no more can be done: it warns and removes nothing
     assert done.use.warning().startswith("Runs take ")
     assert "runs_max_size allows" in done.use.warning()
     assert list_runs(tmp_path)[0].id == run.id
 
     other = unpack("0.1.0/parked", tmp_path / "other")
     clock = LaterClock(compaction.last_change(other) + 15 * 86_400)
-    assert keep_up(clock, after_days=14, home=other.parent, compacts=False).compacted == 0
-    assert keep_up(clock, after_days=14, home=other.parent).compacted == 1
+    assert keep_up(clock, after_days=14, base=other.parent, compacts=False).compacted == 0
+    assert keep_up(clock, after_days=14, base=other.parent).compacted == 1
 
 
 def test_sizes_add_up_and_say_what_could_be_freed(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_copies_of_other_machines_runs_count_and_can_be_deleted(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     torn_down = unpack("0.1.0/torn-down", tmp_path / "eksml-tui" / "runs")
-    copy = mirrors_home() / "fake-1121-0001"
+    copy = copies_folder() / "fake-1121-0001"
     copy.mkdir(parents=True)
     (copy / "journal.db").write_bytes(bytes(1 << 20))
     use = keep_up(CLOCK, after_days=14, bound=1000, compacts=False).use
@@ -150,7 +150,7 @@ def test_copies_of_other_machines_runs_count_and_can_be_deleted(
     (gone,) = use.runs
     assert gone.id == torn_down.name
     assert f"1 run can be forgotten, which frees {size_text(gone.removable)}; copies of runs" in use.warning()
-    assert str(mirrors_home()) in disk_table(use)
+    assert str(copies_folder()) in disk_table(use)
     assert msgspec.json.decode(disk_json(use))["copies_bytes"] == use.copies
 
 

@@ -28,9 +28,8 @@ from actions.run.client import list_runs, load_run, resume_interrupted, send_req
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
 from actions.run.engine.fence import GRACE_SECONDS
-from actions.run.home.lease import LEASE_SECONDS, HomeLease
 from actions.run.journal.elsewhere import FenceState, read_fence, refuse_elsewhere, write_fence
-from actions.run.journal.folder import kubeconfig_path, runs_home
+from actions.run.journal.folder import kubeconfig_path, runs_folder
 from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, append_record
 from actions.run.objects.ownership import Entry, ObjectOwner
@@ -56,6 +55,8 @@ from actions.run.state.records import (
     encode_body,
 )
 from actions.run.state.view import OwnedObject, StageState
+from actions.run.store.lease import LEASE_SECONDS
+from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.takeover import access, arrival, take_over
 from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
 from actions.run.takeover.evidence import FoundObject, FoundObjects, own_objects, rebuilt_stages, records_of
@@ -67,25 +68,26 @@ ANNA = Operator("anna", "bastion-1")
 RUN = "fake-1121-0001"
 
 
-def a_lease(epoch: int, owner: Operator, age_seconds: float = 3600.0) -> HomeLease:
+def a_lease(epoch: int, owner: Operator, age_seconds: float = 3600.0) -> StoreLease:
     """A lease that holds for half a minute."""
-    return HomeLease(epoch, owner, 0.0, LEASE_SECONDS, f"tag-{epoch}", age_seconds=age_seconds)
+    document = LeaseDocument(epoch, owner, "", "", LEASE_SECONDS, "")
+    return StoreLease(document, f"tag-{epoch}", 0.0, age_seconds)
 
 
 class Home:
     """A home that is a folder."""
 
-    def __init__(self, folder: Path, lease: HomeLease | None) -> None:
+    def __init__(self, folder: Path, lease: StoreLease | None) -> None:
         self.folder = folder
         self.lease = lease
         self.is_away = False
         self.fault: ConsoleError | None = None
         self.takes_records = True
 
-    async def read(self, run_id: str) -> HomeLease | None:
+    async def read(self, run_id: str) -> StoreLease | None:
         return self.lease
 
-    async def take(self, run_id: str, owner: Operator, *, after: Any) -> HomeLease:
+    async def take(self, run_id: str, owner: Operator, *, after: Any) -> StoreLease:
         if after != self.lease:
             raise ConflictError("another has taken it")
         self.lease = a_lease(after.epoch + 1, owner, 0.0)
@@ -128,7 +130,7 @@ async def test_a_run_without_a_sign_is_taken_over_at_once(home: Home) -> None:
     clock = SlowClock()
     done = await take_over_run(RUN, home, clock, starts=False)
     view = load_run(done.folder)
-    assert done.folder == runs_home() / RUN
+    assert done.folder == runs_folder() / RUN
     assert (view.epoch, str(view.owner), done.previous) == (2, str(present_operator()), ANNA)
     assert clock.waited == 0
     assert not read_fence(done.folder).epoch
@@ -142,7 +144,7 @@ async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: Home) -
         with pytest.raises(UsageError, match=r"anna@bastion-1 carries out .* 4 s old"):
             await take_over_run(RUN, home, clock, confirm=typed, starts=False)
     assert home.lease.epoch == 1
-    assert not (runs_home() / RUN).exists()
+    assert not (runs_folder() / RUN).exists()
     said: list[str] = []
     await take_over_run(RUN, home, clock, confirm=RUN, starts=False, say=said.append)
     assert clock.waited == GRACE_SECONDS
@@ -183,12 +185,12 @@ async def test_what_the_earlier_machine_makes_meanwhile_is_looked_for_again(
 class Renewed(Home):
     """A home whose machine renews its lease before each of the first takes."""
 
-    def __init__(self, folder: Path, lease: HomeLease, renewals: int, owner: Operator = ANNA) -> None:
+    def __init__(self, folder: Path, lease: StoreLease, renewals: int, owner: Operator = ANNA) -> None:
         super().__init__(folder, lease)
         self.renewals = renewals
         self.owner = owner
 
-    async def take(self, run_id: str, owner: Operator, *, after: Any) -> HomeLease:
+    async def take(self, run_id: str, owner: Operator, *, after: Any) -> StoreLease:
         if self.renewals and self.lease is not None:
             self.renewals -= 1
             self.lease = replace(self.lease, owner=self.owner, tag=f"{self.lease.tag}+", age_seconds=0.0)
@@ -334,7 +336,7 @@ async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: Home) -> N
     home.is_away = False
     home.lease = a_lease(2, present_operator())
     await take_over_run(RUN, home, CLOCK, starts=False)
-    assert load_run(runs_home() / RUN).epoch == 3
+    assert load_run(runs_folder() / RUN).epoch == 3
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it
     home.lease = a_lease(1, ANNA, 4.0)
     with pytest.raises(asyncio.CancelledError):  # the earlier machine may still be about to change something
         await take_over_run(RUN, home, CutShort(), confirm=RUN, starts=False)
-    folder = runs_home() / RUN
+    folder = runs_folder() / RUN
     assert resume_interrupted() == []
     for refused in (lambda: start_runner(folder), lambda: send_request(folder, RequestKind.TEARDOWN, start=False)):
         with pytest.raises(RefusedError, match="about to be taken over by this machine") as raised:

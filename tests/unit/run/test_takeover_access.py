@@ -18,22 +18,22 @@ from actions.base.errors import ConsoleError, UnreachableError, UsageError
 from actions.cloud.aws_session import profile_environment
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
-from actions.run.context.home_address import run_key
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.stage_context import CLUSTER_UID
-from actions.run.home.files import small_files
-from actions.run.home.lease import LEASE_SECONDS, read_lease, take_lease
-from actions.run.home.mirror import TakenHome
-from actions.run.home.segments import append_rows
-from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, load_environment, runs_home
+from actions.run.context.store_address import run_key
+from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, load_environment, runs_folder
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Action, ClusterName, ContextChosen, Intent, Outcome, Output, Result
+from actions.run.store.files import small_files
+from actions.run.store.lease import LEASE_SECONDS, take_lease
+from actions.run.store.mirror import TakenStore
+from actions.run.store.rows import append_rows
 from actions.run.takeover import access, take_over
 from actions.run.takeover.arrival import Searched
 from actions.run.takeover.take_over import YOUNG_SECONDS, Takeover, take_over_run
-from tests.support.homes import ANNA, URL, Proxy, a_home, opened
+from tests.support.stores import ANNA, URL, Proxy, a_home, opened
 from tests.unit.run.world import creation, outline
 
 CLOCK = SystemClock()
@@ -54,7 +54,7 @@ def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prox
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
-    monkeypatch.setattr("actions.run.takeover.access._TRIED_SECONDS", 100.0)  # as in test_home_taken.py
+    monkeypatch.setattr("actions.run.takeover.access._TRIED_SECONDS", 100.0)  # as in test_store_taken.py
     monkeypatch.setattr("actions.run.takeover.access._ANSWER_SECONDS", 100.0)
     return served
 
@@ -124,10 +124,10 @@ def others_run(
     source.mkdir(exist_ok=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
     stages = (outline("access", kind="kubeconfig"),)
-    created = replace(creation(), run_id=name, home=URL, owner=ANNA, cluster=cluster, stages=stages)
+    created = replace(creation(), run_id=name, store=URL, owner=ANNA, cluster=cluster, stages=stages)
     environment = {**profile_environment("anna"), "AWS_REGION": "eu-west-1", "EKSML_ALLOW_PLUGINS": "evil"}
     folder = create_folder(
-        created, source=source, environment=environment, clock=CLOCK, home=tmp_path / "anna" / "runs"
+        created, source=source, environment=environment, clock=CLOCK, base=tmp_path / "anna" / "runs"
     )
     journal = Journal(journal_path(folder), CLOCK)
     if is_known:
@@ -164,7 +164,7 @@ def taken(
         try:
             return await take_over_run(
                 name,
-                TakenHome(store, CLOCK),
+                TakenStore(store, CLOCK),
                 clock,
                 confirm=name if is_confirmed else "",
                 is_machine_gone=True,
@@ -256,7 +256,7 @@ def test_where_no_context_fits_none_is_taken_and_the_way_out_is_named(
     name = others_run(tmp_path, "fake-none", OTHERS)
     done, _ = taken(name)
     assert load_run(done.folder).cluster == OTHERS
-    assert f"runs takeover {name} --home {URL} --context NAME" in done.sentences[0]
+    assert f"runs takeover {name} --store {URL} --context NAME" in done.sentences[0]
     assert not kubeconfig_path(done.folder).exists()
 
 
@@ -280,7 +280,7 @@ def test_another_context_can_be_chosen_afterwards(home: Proxy, clusters: Cluster
         f"Cluster: context ben-ctx of {file}.",
     ]
     assert (load_run(again.folder).cluster.context, load_run(again.folder).epoch) == ("ben-ctx", 2)
-    assert environment_path(runs_home() / name).exists()
+    assert environment_path(runs_folder() / name).exists()
 
 
 def test_a_machine_that_is_cut_off_from_its_home_alone_is_not_taken_for_dead(
@@ -294,12 +294,12 @@ def test_a_machine_that_is_cut_off_from_its_home_alone_is_not_taken_for_dead(
         taken(name, is_confirmed=False)
     assert "anna@bastion-1 carries out fake-cutoff: the last heartbeat in its cluster is 2" in refused.value.message
     assert refused.value.hint == "Add --confirm fake-cutoff to take it over."
-    assert [path.name for path in runs_home().iterdir()] == []
+    assert [path.name for path in runs_folder().iterdir()] == []
 
     async def epoch() -> int:
         store = opened()
         try:
-            lease = await read_lease(store, name)
+            lease = await store.lease(name)
             return lease.epoch if lease else 0
         finally:
             store.close()

@@ -12,7 +12,7 @@ from actions.base.errors import RefusedError
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.run import launch
-from actions.run.context.state_home import gone_holders, state_home_of
+from actions.run.context.state_backend import gone_holders, state_backend_of
 from actions.run.doctor.programs import terraform_observation
 from actions.run.launch import require_preconditions
 from actions.run.stages.terraform_takeover import has_lost_state, may_be_half_destroyed, may_hold, remember_unobserved
@@ -38,14 +38,14 @@ from actions.run.state.records import (
     Unlocked,
 )
 from actions.run.state.view import RunView, TerraformMemory
-from actions.terraform.backend import StateHome
+from actions.terraform.backend import StateBackend
 from actions.terraform.state import EMPTY_STATE, GoneHolder, StateFile, StateLock, is_of_the_gone
 from tests.faults.roots import BLUEPRINT
 from tests.support.smallrun import Unheard
 from tests.unit.run.world import creation
 
 STAGE = StageOutline("net", "terraform", "Net", (), 1.0, 5.0)
-CREATED = Created("r", "root", "A root", "", {}, ClusterName("c", "us-west-2"), (STAGE,), home="s3://team/ml")
+CREATED = Created("r", "root", "A root", "", {}, ClusterName("c", "us-west-2"), (STAGE,), store="s3://team/ml")
 OFFER = PlanOffer("hash", 2, 0, 0, ("+ a.a", "-/+ a.b", "~ a.c", "- a.d"))
 APPLYING: tuple[Body, ...] = (
     Intent(Action.PERFORM),
@@ -58,7 +58,7 @@ HELD = StateFile("l", 1, ("a.a",))
 
 
 def a_view(*bodies: Body, home: str = "s3://team/ml") -> RunView:
-    records = [JournalRecord(1, 1.0, "operator", "", 0, replace(CREATED, home=home))]
+    records = [JournalRecord(1, 1.0, "operator", "", 0, replace(CREATED, store=home))]
     for body in bodies:
         stage = "" if isinstance(body, TakenOver) else "net"
         records.append(JournalRecord(len(records) + 1, float(len(records)), "first", stage, 1, body))
@@ -172,13 +172,13 @@ def test_the_region_of_a_home_is_asked_once(tmp_path: Path, monkeypatch: pytest.
     work = tmp_path / "work"
     work.mkdir()
 
-    def found(view: RunView, environment: dict[str, str] | None = None) -> StateHome | None:
-        return state_home_of(
+    def found(view: RunView, environment: dict[str, str] | None = None) -> StateBackend | None:
+        return state_backend_of(
             view, "net", work=work, root=tmp_path, environment=environment or {}, find_region=region_of
         )
 
     home = found(a_view())
-    assert home == StateHome("team", "ml/runs/r/terraform/net.tfstate", "eu-west-1")
+    assert home == StateBackend("team", "ml/runs/r/terraform/net.tfstate", "eu-west-1")
     (work / "eksml_state_override.tf.json").write_bytes(home.configuration())
     assert found(a_view()) == home
     assert asked == ["team"]
@@ -192,7 +192,7 @@ def test_the_region_of_a_home_is_asked_once(tmp_path: Path, monkeypatch: pytest.
 def test_a_terraform_that_is_too_old_for_a_home_is_refused_before_the_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    observed = terraform_observation("1.9.8", "/bin/terraform", home="s3://team")
+    observed = terraform_observation("1.9.8", "/bin/terraform", store="s3://team")
     assert (observed.result, observed.remedy) == (
         CheckResult.FAILED,
         "Install Terraform 1.10 or later, or launch without a home.",
@@ -210,6 +210,6 @@ def test_a_terraform_that_is_too_old_for_a_home_is_refused_before_the_launch(
     binding = bind(blueprint, {})
     require_preconditions(blueprint, binding)
     with pytest.raises(RefusedError, match="use_lockfile came with 1"):
-        require_preconditions(blueprint, binding, state_home="s3://team")
+        require_preconditions(blueprint, binding, store="s3://team")
     (root / "main.tf").write_text('terraform {\n  backend "http" {}\n}\n')
-    require_preconditions(blueprint, binding, state_home="s3://team")
+    require_preconditions(blueprint, binding, store="s3://team")

@@ -56,7 +56,7 @@ def make_run(
     source.mkdir(parents=True, exist_ok=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
     created = created or creation(auto_approve=auto_approve, keeps_data=keeps_data)
-    return create_folder(created, source=source, environment={}, clock=clock, home=home / "runs")
+    return create_folder(created, source=source, environment={}, clock=clock, base=home / "runs")
 
 
 class World:

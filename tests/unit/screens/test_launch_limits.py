@@ -12,7 +12,7 @@ from actions.command.arguments import LaunchArguments
 from actions.run.limits.options import LimitTexts
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.present.blueprints import home_of_command
+from tui.present.blueprints import store_of_command
 from tui.screens.launch import LaunchScreen
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
@@ -27,7 +27,7 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def console(limits: LimitTexts | None = None, home: str = "") -> ConsoleApp:
-    return ConsoleApp(ConsoleSettings(target=ClusterTarget(), checks_launches=False, limits=limits, home=home))
+    return ConsoleApp(ConsoleSettings(target=ClusterTarget(), checks_launches=False, limits=limits, store=home))
 
 
 async def open_form(app: ConsoleApp, pilot: object, line: str = "launch bionemo-esm1nv preset=rehearsal") -> None:
@@ -151,7 +151,7 @@ LINE = "launch bionemo-esm1nv preset=rehearsal"
 HOMES = (
     ("s3://team-runs/ml", LINE, (), "", "s3://team-runs/ml"),  # that of the settings stays unsaid
     ("s3://team-runs/ml", LINE, ("ctrl+u",), "none", ""),
-    ("s3://team-runs/ml", f"{LINE} home=s3://own-runs/x", (), "s3://own-runs/x", "s3://own-runs/x"),
+    ("s3://team-runs/ml", f"{LINE} store=s3://own-runs/x", (), "s3://own-runs/x", "s3://own-runs/x"),
 )
 
 
@@ -161,8 +161,8 @@ async def test_the_home_is_a_field_that_begins_with_that_of_the_settings(
 ) -> None:
     usual, line, keys, stated, home = HOMES[case]
     arguments = await launched_with(console(home=usual), monkeypatch, line, *keys)
-    assert arguments.home == stated
-    assert home_of_command(arguments.home, usual) == home
+    assert arguments.store == stated
+    assert store_of_command(arguments.store, usual) == home
 
 
 async def test_what_is_no_home_is_said_below_the_form() -> None:

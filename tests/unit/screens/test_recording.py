@@ -130,19 +130,19 @@ def test_what_is_selected_is_named(subject: Subject, text: str) -> None:
     ("settings", "command"),
     [
         (
-            ConsoleSettings(target=ClusterTarget(), demo=DemoBadge(20), home="s3://team-runs/ml", region="us-west-2"),
-            "eksml-tui --demo --speed 20 --home s3://team-runs/ml --script rec.yaml",
+            ConsoleSettings(target=ClusterTarget(), demo=DemoBadge(20), store="s3://team-runs/ml", region="us-west-2"),
+            "eksml-tui --demo --speed 20 --store s3://team-runs/ml --script rec.yaml",
         ),
         (
             ConsoleSettings(
                 target=ClusterTarget(kubeconfig=Path("/my configs/a"), context="prod", namespace="ml"),
                 profile="ben",
                 region="eu-west-1",
-                home="s3://team-runs/ml",
+                store="s3://team-runs/ml",
                 open_run="run-1",
             ),
             "eksml-tui --kubeconfig '/my configs/a' --context prod --namespace ml --profile ben --region eu-west-1 "
-            "--home s3://team-runs/ml --run run-1 --script rec.yaml",
+            "--store s3://team-runs/ml --run run-1 --script rec.yaml",
         ),
         (ConsoleSettings(target=ClusterTarget()), "eksml-tui --script rec.yaml"),
     ],

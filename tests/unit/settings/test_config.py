@@ -73,29 +73,29 @@ def test_a_demo_has_a_cluster_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_home_is_of_the_flag_or_the_file_and_a_demo_has_none_but_by_its_flag(tmp_path: Path) -> None:
-    config = load_config(written(tmp_path, "home: s3://team-runs/ml/\n"))
+    config = load_config(written(tmp_path, "store: s3://team-runs/ml/\n"))
     for words, home in (
         ([], "s3://team-runs/ml"),
         (["--demo"], ""),
-        (["--home", "s3://other"], "s3://other"),
-        (["--demo", "launch", "x", "--home", "s3://other"], "s3://other"),
-        (["runs", "list", "--home"], "s3://team-runs/ml"),
+        (["--store", "s3://other"], "s3://other"),
+        (["--demo", "launch", "x", "--store", "s3://other"], "s3://other"),
+        (["runs", "list", "--store"], "s3://team-runs/ml"),
     ):
         options = parse_arguments(words)
         settle(options, config, {})
-        assert options.home == home
-    listed = parse_arguments(["runs", "list", "--home", "-o", "json"])
-    assert (listed.of_home, listed.output) == ("", "json")
-    assert parse_arguments(["runs", "list"]).of_home is None
-    assert parse_arguments(["runs", "show", "--home", "abc"]).run == "abc"
-    shown = parse_arguments(["runs", "show", "abc", "--home", "s3://b/c", "-o", "json"])
-    assert (shown.run, shown.of_home) == ("abc", "s3://b/c")
+        assert options.store == home
+    listed = parse_arguments(["runs", "list", "--store", "-o", "json"])
+    assert (listed.of_store, listed.output) == ("", "json")
+    assert parse_arguments(["runs", "list"]).of_store is None
+    assert parse_arguments(["runs", "show", "--store", "abc"]).run == "abc"
+    shown = parse_arguments(["runs", "show", "abc", "--store", "s3://b/c", "-o", "json"])
+    assert (shown.run, shown.of_store) == ("abc", "s3://b/c")
 
 
 def test_a_demo_takes_no_home_that_its_account_cannot_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     with pytest.raises(UsageError, match="no S3") as refused:
-        chosen_target(parse_arguments(["--demo", "launch", "x", "--home", "s3://other"]))
+        chosen_target(parse_arguments(["--demo", "launch", "x", "--store", "s3://other"]))
     assert "AWS_ENDPOINT_URL_S3" in refused.value.hint
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import RefusedError, ToolError
 from actions.terraform.asking import ask_state
-from actions.terraform.backend import OVERRIDE_FILE, StateHome
+from actions.terraform.backend import OVERRIDE_FILE, StateBackend
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.failure import UninitialisedError
 from actions.terraform.state import EMPTY_STATE, read_state
@@ -77,9 +77,9 @@ async def test_an_older_terraform_does_not_get_a_state_in_a_home(tmp_path: Path)
     root = tmp_path / "root"
     root.mkdir()
     (root / "main.tf").write_text("")
-    home = StateHome("team", "k", "eu-west-1")
+    home = StateBackend("team", "k", "eu-west-1")
     with pytest.raises(RefusedError, match=r"Terraform 1\.9 cannot lock a state in s3://team/k"):
-        await TerraformDriver(root, tmp_path / "work", {}, program=old, home=home).init()
+        await TerraformDriver(root, tmp_path / "work", {}, program=old, store=home).init()
     assert not (tmp_path / "work").exists()
 
 

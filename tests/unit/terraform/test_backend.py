@@ -11,14 +11,14 @@ from actions.base.errors import AccessError, RefusedError, UnreachableError
 from actions.base.files import shipped_blueprints
 from actions.terraform.backend import (
     OVERRIDE_FILE,
-    StateHome,
+    StateBackend,
     asks_aws,
     own_backend,
     require_locks,
 )
 from actions.terraform.failure import backend_failure
 
-HOME = StateHome("team", "ml/runs/r/terraform/net.tfstate", "eu-west-1")
+HOME = StateBackend("team", "ml/runs/r/terraform/net.tfstate", "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_state_in_a_home_is_locked_and_encrypted_and_its_settings_hold_no_secr
 
 
 def test_a_service_like_s3_needs_more_settings() -> None:
-    settings = StateHome("team", "k", "eu-west-1", is_aws=False).settings()
+    settings = StateBackend("team", "k", "eu-west-1", is_aws=False).settings()
     assert settings["use_path_style"] is settings["skip_requesting_account_id"] is True
 
 

@@ -18,7 +18,7 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     """Add the verbs of `runs`."""
     verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="list all runs, newest first")
-    _of_home(listing)
+    _of_store(listing)
     listing.add_argument(
         "--cluster", action="store_true", help="also runs of other machines, by their records in the cluster"
     )
@@ -26,7 +26,7 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     output_option(listing)
     show = verbs.add_parser("show", help="show the stages of a run")
     show.add_argument("run", metavar="RUN", help=RUN)
-    _of_home(show)
+    _of_store(show)
     output_option(show)
     logs = verbs.add_parser("logs", help="print the logs of a run's pods")
     logs.add_argument("run", metavar="RUN", help=RUN)
@@ -81,7 +81,7 @@ def _resume(verbs: Commands) -> None:
         help="carry out a run restored from an archive; only if no other machine does",
     )
     resume.add_argument(
-        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its home or cluster is away"
+        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its store or cluster is away"
     )
 
 
@@ -109,21 +109,21 @@ def _requests(verbs: Commands) -> None:
     teardown.add_argument("--even-if-shared", action="store_true", help="remove it although other runs or pods use it")
 
 
-def _of_home(command: argparse.ArgumentParser) -> None:
+def _of_store(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--home", nargs="?", const="", dest="of_home", metavar=HOME,
-        help="read the home, which also has runs of other machines (default: that of the settings)",
+        "--store", nargs="?", const="", dest="of_store", metavar=HOME,
+        help="read the store, which also has runs of other machines (default: that of the settings)",
     )  # fmt: skip
 
 
 def _runs_of_others(verbs: Commands) -> None:
-    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one, from its home")
+    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one, from its store")
     taken.add_argument("run", metavar="RUN", help="the whole id of the run")
     taken.add_argument(
-        "--home",
+        "--store",
         default=argparse.SUPPRESS,
         metavar=HOME,
-        help="the run's home (default: that of the settings, or of a copy that is here)",
+        help="the run's store (default: that of the settings, or of a copy that is here)",
     )
     taken.add_argument(
         "--machine-is-gone",
@@ -171,8 +171,8 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
-        "--home", nargs="?", const="", dest="of_home", metavar=HOME,
-        help="read runs that are not on this machine from the home (default: that of the settings)",
+        "--store", nargs="?", const="", dest="of_store", metavar=HOME,
+        help="read runs that are not on this machine from the store (default: that of the settings)",
     )  # fmt: skip
     compare.add_argument(
         "--output",
@@ -185,7 +185,7 @@ def _runs_curves(verbs: Commands) -> None:
     curves.add_argument("run", metavar="RUN", help=RUN)
     curves.add_argument("file", nargs="?", type=Path, metavar="FILE", help="write to FILE (default: stdout)")
     curves.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this one; repeatable")
-    _of_home(curves)
+    _of_store(curves)
     curves.add_argument(
         "--output",
         "-o",

@@ -110,7 +110,7 @@ def run_limit(options: argparse.Namespace) -> int:
         known = Limits() if options.new_none else limits_of(texts, now=clock.now(), known=known)
         require_limit(texts, known)
         environment = {} if options.demo else aws_environment(options)
-        if load_run(folder).home:
+        if load_run(folder).store:
             from tui.cli.run_verbs.remote_runs import note_if_taken
 
             note_if_taken(folder, environment)

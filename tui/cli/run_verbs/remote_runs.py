@@ -15,32 +15,32 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
-from actions.run.home.lease import HomeLease, read_lease
-from actions.run.home.store import ObjectStore, open_home
-from actions.run.home.taken import note_taken
 from actions.run.journal.elsewhere import elsewhere_sentence, takeover_hint
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
 from actions.run.presence.record import RemoteRun
 from actions.run.presence.remote_view import job_on_screen, later_leases, remote_view, with_lease
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.report import run_json, run_table
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.taken import note_taken
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment, chosen_target, require_target
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 10.0
-"""Time for the cluster, and for the home, to answer whether they know a run that this machine does not."""
+"""Time for the cluster, and for the store, to answer whether they know a run that this machine does not."""
 _HOME_SECONDS = 3.0
-"""Time for the home of a run to answer before a request is made to that run."""
+"""Time for the store of a run to answer before a request is made to that run."""
 _LOOKING = ("show", "curves")
-"""Verbs with the option `--home`."""
+"""Verbs with the option `--store`."""
 
 
 def print_cluster_runs(options: Namespace) -> int:
     """Print the runs of this machine and those that the cluster has a record of, one row each."""
     found = asyncio.run(_asked(options, list_cluster_runs))
-    runs = known_runs(list_runs(), asyncio.run(named_by_home(found.runs, options.home, options.region)))
+    runs = known_runs(list_runs(), asyncio.run(named_by_store(found.runs, options.store, options.region)))
     now = SystemClock().now().timestamp() if found.at is None else found.at
     print_table(
         options.output,
@@ -53,20 +53,20 @@ def print_cluster_runs(options: Namespace) -> int:
     return 0
 
 
-async def named_by_home(runs: Sequence[RemoteRun], home: str, region: str = "") -> Sequence[RemoteRun]:
-    """Return runs of a cluster with the owner that the lease in their home names, where that has the later epoch.
+async def named_by_store(runs: Sequence[RemoteRun], store: str, region: str = "") -> Sequence[RemoteRun]:
+    """Return runs of a cluster with the owner that the lease in their store names, where that has the later epoch.
 
     Args:
         runs: As the cluster records them.
-        home: Of the settings; empty for none.
+        store: Of the settings; empty for none.
         region: Of the options.
     """
-    leases = await later_leases(runs, home, at_most_seconds=_HOME_SECONDS, region=region)
+    leases = await later_leases(runs, store, at_most_seconds=_HOME_SECONDS, region=region)
     return [with_lease(run, leases.get(run.id)) for run in runs]
 
 
 def note_if_taken(folder: Path, environment: Mapping[str, str]) -> None:
-    """Note in a run's folder if its home names another machine, so that what acts on the run is refused.
+    """Note in a run's folder if its store names another machine, so that what acts on the run is refused.
 
     Args:
         folder: The run's.
@@ -81,7 +81,7 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
 
     Args:
         options: With `run` and `verb`.
-        missing: The error, if neither the cluster nor the home of the settings has it, or answers soon.
+        missing: The error, if neither the cluster nor the store of the settings has it, or answers soon.
 
     Raises:
         RefusedError: It is of another machine: with its owner, and the command that takes it over.
@@ -90,7 +90,7 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
     try:
         run = run_elsewhere(options, missing)
     except MissingError:
-        _refuse_by_home(options)
+        _refuse_by_store(options)
         raise
     if options.verb == "show":
         view, now = remote_view(run, is_silent=run.is_silent(SystemClock().now().timestamp())), SystemClock().now()
@@ -122,16 +122,16 @@ def run_elsewhere(options: Namespace, missing: MissingError) -> RemoteRun:
         raise missing from None
 
 
-def _refuse_by_home(options: Namespace) -> None:
-    """Refuse what would act on a run that the home of the settings has, and its cluster does not name.
+def _refuse_by_store(options: Namespace) -> None:
+    """Refuse what would act on a run that the store of the settings has, and its cluster does not name.
 
     Raises:
         RefusedError: With its owner, and the command that shows it, or takes it over.
     """
-    if not options.home:
+    if not options.store:
         return
     os.environ.update(aws_environment(options))  # for boto3
-    store = open_home(options.home, region=options.region)
+    store = open_store(options.store, region=options.region)
     try:
         found = asyncio.run(_in_home(store, options.run))
     except (ConsoleError, TimeoutError):
@@ -141,18 +141,18 @@ def _refuse_by_home(options: Namespace) -> None:
     if found is None:
         return
     run_id, lease = found
-    hint = takeover_hint(run_id, options.home)
+    hint = takeover_hint(run_id, options.store)
     if options.verb in _LOOKING:
-        hint = f"Look at it: eksml-tui runs {options.verb} {run_id} --home {options.home}"
+        hint = f"Look at it: eksml-tui runs {options.verb} {run_id} --store {options.store}"
     raise RefusedError(elsewhere_sentence(run_id, str(lease.owner)), hint=hint)
 
 
-async def _in_home(store: ObjectStore, run: str) -> tuple[str, HomeLease] | None:
-    """Return the one run of a home whose id begins so, with its lease."""
+async def _in_home(store: RunStore, run: str) -> tuple[str, StoreLease] | None:
+    """Return the one run of a store whose id begins so, with its lease."""
     async with asyncio.timeout(_LOOK_SECONDS):
-        ids = await store.folders("runs/")
+        ids = await store.run_ids()
         found = [run] if run in ids else [one for one in ids if run and one.startswith(run)]
-        lease = await read_lease(store, found[0]) if len(found) == 1 else None
+        lease = await store.lease(found[0]) if len(found) == 1 else None
         return None if lease is None else (found[0], lease)
 
 

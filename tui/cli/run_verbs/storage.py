@@ -16,7 +16,7 @@ from actions.base.wording import counted
 from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
-from actions.run.journal.mirrored import mirrors_home
+from actions.run.journal.mirrored import copies_folder
 from actions.run.state.view import RunState
 from actions.run.storage.archive import Manifest, archive_run, archive_sentences, restore_run
 from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
@@ -33,7 +33,7 @@ def _disk(options: Namespace) -> int:
     use = disk_use(
         list_runs(),
         bound=options.runs_max_size,
-        copies=allocated_bytes(mirrors_home()),
+        copies=allocated_bytes(copies_folder()),
         put_aside=put_aside_bytes(),
     )
     print_table(options.output, table=lambda: disk_table(use), document=lambda: disk_json(use), rows="runs")
@@ -106,11 +106,11 @@ def _forget(options: Namespace) -> int:
 
     forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
     _say(f"Forgot run {forgotten.id}: {counted(forgotten.files, 'file')}, {size_text(forgotten.size_bytes)}.")
-    if forgotten.home and forgotten.is_anothers:
-        _say(f"The run stays in its home {forgotten.home}: another machine may carry it out.")
-    elif forgotten.home:
-        place = f"{forgotten.home}/runs/{forgotten.id}/"
-        _say(f"Its copy in the home stays. To delete it: aws s3 rm --recursive {place}")
+    if forgotten.store and forgotten.is_anothers:
+        _say(f"The run stays in its store {forgotten.store}: another machine may carry it out.")
+    elif forgotten.store:
+        place = f"{forgotten.store}/runs/{forgotten.id}/"
+        _say(f"Its copy in the store stays. To delete it: aws s3 rm --recursive {place}")
     return 0
 
 
@@ -128,8 +128,8 @@ def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
     if is_archived:
         _say("They are written to the archive first.")
         return
-    if found.home:
-        _say(f"A copy of all but the logs stays in {found.home}. To keep the logs, too, add --archive FILE.")
+    if found.store:
+        _say(f"A copy of all but the logs stays in {found.store}. To keep the logs, too, add --archive FILE.")
     else:
         _say("They cannot be recovered. To keep them in one file, add --archive FILE.")
     plain = sum(path.stat().st_size for path in compactable_files(found.folder))
@@ -145,13 +145,13 @@ def _collect(options: Namespace) -> int:
 
 
 def _collect_copies(options: Namespace) -> None:
-    os.environ.update(aws_environment(options))  # for boto3, if a home has to be asked
+    os.environ.update(aws_environment(options))  # for boto3, if a store has to be asked
     now = SystemClock().now().timestamp()
     found = survey_copies(now, older_than_days=options.older_than)
     if not found:
         _say("There are no copies of runs.")
     for copy in found:
-        logs = f", with {size_text(copy.log_bytes)} of logs that no home has" if _has_own_logs(copy) else ""
+        logs = f", with {size_text(copy.log_bytes)} of logs that no store has" if _has_own_logs(copy) else ""
         verb = "can be removed" if copy.is_removable else "stays"
         _say(f"{copy.run_id}, {copy.kind.value}, {size_text(copy.size_bytes)}{logs}: {verb}, as {copy.why}.")
     if not options.dry_run and any(copy.is_removable for copy in found):

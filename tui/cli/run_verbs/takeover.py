@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 def take_over(options: Namespace) -> int:
-    """Take a run over from its home.
+    """Take a run over from its store.
 
     Raises:
         ConsoleError: It cannot be taken over, or was not confirmed; see `take_over_run`.
     """
-    from actions.run.takeover.take_over import home_known_here, open_run_home, take_over_run
+    from actions.run.takeover.take_over import open_takeover_store, store_known_here, take_over_run
 
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
     clock = SystemClock()
-    home = open_run_home(options.home or home_known_here(options.run), clock)
+    store = open_takeover_store(options.store or store_known_here(options.run), clock)
     done = asyncio.run(
         take_over_run(
             options.run,
-            home,
+            store,
             clock,
             confirm=options.confirm,
             is_machine_gone=options.machine_is_gone,

@@ -1,4 +1,4 @@
-"""A machine whose run has no runner learns from the home that another one has taken it over."""
+"""A machine whose run has no runner learns from the store that another one has taken it over."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.process import own_identity
 from actions.run.client import list_runs
-from actions.run.home.lease import take_lease
-from actions.run.home.taken import note_taken
 from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import Heartbeat, take_runner_lease
@@ -22,8 +20,10 @@ from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.records import Action, Intent
 from actions.run.state.view import NoticeKind, RunState
+from actions.run.store.lease import take_lease
+from actions.run.store.taken import note_taken
 from tests.support import fixed_runs
-from tests.support.homes import ANNA, BEN, URL, Proxy, a_home, a_run_with_home, opened
+from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
 from tests.unit.run.world import creation
 from tui.cli import runs
 from tui.cli.main import main
@@ -46,7 +46,7 @@ def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prox
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS"), (upkeep, "_ANSWER_SECONDS")):
-        monkeypatch.setattr(module, name, 100.0)  # tests of what the home answers, not of how soon
+        monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 
 
@@ -54,7 +54,7 @@ async def a_run(tmp_path: Path, name: str, *, takers: int = 1) -> Path:
     """A run of this machine that Ben's has taken over, of which this one knows nothing."""
     base = tmp_path / "eksml-tui"
     base.mkdir(exist_ok=True)
-    folder = a_run_with_home(base, replace(creation(), run_id=name), CLOCK)
+    folder = a_run_with_store(base, replace(creation(), run_id=name), CLOCK)
     environment_path(folder).write_text("{}")
     store = opened()
     lease = await take_lease(store, name, ANNA, after=None)
@@ -67,7 +67,7 @@ async def a_run(tmp_path: Path, name: str, *, takers: int = 1) -> Path:
 @pytest.fixture
 def reached(home: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """The home of runs that were launched without an endpoint of their own."""
-    monkeypatch.setattr("actions.run.home.taken.load_environment", lambda _: {"AWS_ENDPOINT_URL": home.address})
+    monkeypatch.setattr("actions.run.store.taken.load_environment", lambda _: {"AWS_ENDPOINT_URL": home.address})
     return home
 
 
@@ -213,17 +213,17 @@ async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_re
     await a_run(tmp_path, "fake-cluster")
     recorded = fixed_runs.remote_runs()[0]
     assert recorded.presence is not None
-    presence = replace(recorded.presence, home=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
+    presence = replace(recorded.presence, store=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
     run = replace(recorded, id="fake-cluster", presence=presence)
-    other = replace(run, id="fake-other")  # of which the home has nothing
-    named, unknown = await remote_runs.named_by_home([run, other], URL)
+    other = replace(run, id="fake-other")  # of which the store has nothing
+    named, unknown = await remote_runs.named_by_store([run, other], URL)
     assert (named.owner, named.epoch, unknown) == (str(BEN), 2, other)
     before = len(reached.requests)
-    assert list(await remote_runs.named_by_home([run], "s3://another/home")) == [run]  # a record's own is not read
+    assert list(await remote_runs.named_by_store([run], "s3://another/store")) == [run]  # a record's own is not read
     assert len(reached.requests) == before
     reached.is_away = True
     monkeypatch.setattr(remote_runs, "_HOME_SECONDS", 0.5)
-    assert list(await remote_runs.named_by_home([run], URL)) == [run]
+    assert list(await remote_runs.named_by_store([run], URL)) == [run]
     reached.mend()
 
 
@@ -234,25 +234,25 @@ async def test_a_home_behind_another_endpoint_is_another_home(
     await a_run(tmp_path, "fake-moved")
     recorded = fixed_runs.remote_runs()[0]
     assert recorded.presence is not None
-    presence = replace(recorded.presence, home=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
+    presence = replace(recorded.presence, store=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
     run = replace(recorded, id="fake-moved", presence=presence)
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
         elsewhere.setattr(remote_runs, "_HOME_SECONDS", 0.5)
-        assert list(await remote_runs.named_by_home([run], URL)) == [run]
-    (named,) = await remote_runs.named_by_home([run], URL)
+        assert list(await remote_runs.named_by_store([run], URL)) == [run]
+    (named,) = await remote_runs.named_by_store([run], URL)
     assert (named.owner, named.epoch) == (str(BEN), 2)
 
 
 @pytest.fixture
 def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings that name the home, and a machine that reaches no cluster."""
+    """Settings that name the store, and a machine that reaches no cluster."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setattr(remote_runs, "_LOOK_SECONDS", 100.0)
     settings = tmp_path / "config/eksml-tui/config.yaml"
     settings.parent.mkdir(parents=True)
-    settings.write_text(f"home: {URL}\n")
+    settings.write_text(f"store: {URL}\n")
 
 
 @pytest.mark.usefixtures("reached", "team_settings")
@@ -265,6 +265,6 @@ def test_a_run_that_only_the_home_knows_is_refused_with_who_has_it(
     assert main(["runs", verb, run_id[:-2]]) == 1
     told = capsys.readouterr().err
     assert f"Run {run_id} is carried out by ben@laptop-2, and can only be watched here." in told
-    assert f"eksml-tui runs {remedy} {run_id} --home {URL}" in told
+    assert f"eksml-tui runs {remedy} {run_id} --store {URL}" in told
     assert main(["runs", verb, "nobodys"]) == 1
     assert "There is no run 'nobodys'" in capsys.readouterr().err

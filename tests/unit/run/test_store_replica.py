@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from actions.cloud import s3
-from actions.run.home import replica
-from actions.run.home.mirror import fetch_run
-from actions.run.home.segments import read_rows
 from actions.run.journal.folder import terraform_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import append_record
@@ -17,8 +14,11 @@ from actions.run.spool.format import points_file, sources_file
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import Action, Intent, Outcome, Output, RequestKind, Result, RunRequest
 from actions.run.state.view import NoticeKind, RunState
+from actions.run.store import replica
+from actions.run.store.mirror import fetch_run
+from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
-from tests.support.homes import (
+from tests.support.stores import (
     ANNA,
     DENIED,
     EXPIRED,
@@ -98,7 +98,7 @@ REASONS = {
     "expired": "The AWS credentials are not valid any more (ExpiredToken)",
     "denied": "AWS refused s3:",
     "answers lost": "AWS did not answer s3:",
-    "lease refused": "refuses to renew the lease of",
+    "lease refused": "refuses the lease of",
 }
 
 
@@ -127,7 +127,7 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
                 await clock.sleep(60)
             kinds = {NoticeKind(name) for name in run.journal.heartbeat.state.waits}
             is_refused = how in ("expired", "denied", "lease refused")
-            assert kinds == {NoticeKind.HOME_REFUSED if is_refused else NoticeKind.HOME_AWAY}
+            assert kinds == {NoticeKind.STORE_REFUSED if is_refused else NoticeKind.STORE_AWAY}
             assert ("refuses this machine" if is_refused else "does not answer") in shown(folder)
             assert REASONS[how] in shown(folder)
             home.mend()

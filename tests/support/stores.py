@@ -18,13 +18,14 @@ import pytest
 
 from actions.base.clock import Clock
 from actions.run.engine.runner_journal import RunnerJournal
-from actions.run.home.replica import Replica
-from actions.run.home.store import ObjectStore, open_home
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Created, Operator
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
+from actions.run.store.replica import Replica
 from tests.support.account import REGION, an_account, client
 
 BUCKET = "team-runs"
@@ -204,18 +205,18 @@ def a_proxy(account: str) -> Iterator[Proxy]:
         thread.join()
 
 
-def opened() -> ObjectStore:
+def opened() -> RunStore:
     """The home of the tests."""
-    return open_home(URL)
+    return open_store(URL)
 
 
-def a_run_with_home(tmp_path: Path, created: Created, clock: Clock) -> Path:
+def a_run_with_store(tmp_path: Path, created: Created, clock: Clock) -> Path:
     """The folder of a run that has the home `URL`; its runs are in `tmp_path/runs`."""
     source = tmp_path / "source"
     source.mkdir(exist_ok=True)
     (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
-    created = msgspec.structs.replace(created, home=URL, owner=ANNA)
-    return create_folder(created, source=source, environment={"A": "b"}, clock=clock, home=tmp_path / "runs")
+    created = msgspec.structs.replace(created, store=URL, owner=ANNA)
+    return create_folder(created, source=source, environment={"A": "b"}, clock=clock, base=tmp_path / "runs")
 
 
 class Replicated:

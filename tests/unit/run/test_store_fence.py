@@ -12,16 +12,16 @@ from actions.base.clock import SystemClock
 from actions.base.guard import FencedError, guarded_by
 from actions.cloud import s3
 from actions.run.engine.companions import accompanied
-from actions.run.engine.fence import HOME_ARBITER, Fence, ReadingArbiter, SeenLease
-from actions.run.home.lease import read_lease, take_lease
-from actions.run.home.mirror import fetch_run
-from actions.run.home.segments import read_rows
+from actions.run.engine.fence import STORE_ARBITER, Fence, ReadingArbiter, SeenLease
 from actions.run.journal.folder import terraform_path
 from actions.run.spool.files import AppendOnly
 from actions.run.spool.format import points_file
 from actions.run.state.records import Output
+from actions.run.store.lease import take_lease
+from actions.run.store.mirror import fetch_run
+from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
-from tests.support.homes import BEN, Proxy, Replicated, a_run_with_home, opened
+from tests.support.stores import BEN, Proxy, Replicated, a_run_with_store, opened
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.replicating import seconds_until, stored
 from tests.unit.run.world import creation
@@ -38,7 +38,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     created = msgspec.structs.replace(creation(), run_id=f"fenced-{abs(hash(tmp_path)):x}")
-    return a_run_with_home(tmp_path, created, SystemClock())
+    return a_run_with_store(tmp_path, created, SystemClock())
 
 
 class Fenced:
@@ -60,7 +60,7 @@ class Fenced:
         self.fence = Fence(
             folder,
             view,
-            [ReadingArbiter(HOME_ARBITER, self._read)],
+            [ReadingArbiter(STORE_ARBITER, self._read)],
             require_lease=self.run.journal.require_lease,
             clock=clock,
             log=self.run.log.append,
@@ -70,7 +70,7 @@ class Fenced:
     async def _read(self) -> SeenLease | None:
         if self.hangs:
             await self.clock.sleep(3600)
-        lease = await read_lease(self.run.store, self.run.folder.name)
+        lease = await self.run.store.lease(self.run.folder.name)
         return None if lease is None else SeenLease(lease.epoch, lease.owner)
 
     def begin(self) -> list[asyncio.Task[None]]:
@@ -143,7 +143,7 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
         await seconds_until(clock, lambda: bool(home.puts("points.jsonl")), 60)
         await cancelled(tasks)  # it is stopped between two looks
 
-        lease = await read_lease(one.run.store, folder.name)
+        lease = await one.run.store.lease(folder.name)
         assert lease is not None
         await take_lease(one.run.store, folder.name, BEN, after=lease)
         one.stopped_seconds = 600.0

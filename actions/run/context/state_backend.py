@@ -1,4 +1,4 @@
-"""Terraform states of a run with a home: their place, and the machines that their locks may outlive."""
+"""Terraform states of a run with a store: their place, and the machines that their locks may outlive."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from actions.base.decoding import decode_json
 from actions.base.files import read_file
 from actions.cloud.buckets import bucket_region
-from actions.run.context.home_address import parse_home, run_key
+from actions.run.context.store_address import parse_store, run_key
 from actions.run.state.view import RunView
-from actions.terraform.backend import OVERRIDE_FILE, StateHome, asks_aws, own_backend
+from actions.terraform.backend import OVERRIDE_FILE, StateBackend, asks_aws, own_backend
 from actions.terraform.state import GoneHolder
 
 
@@ -36,7 +36,7 @@ class _Override(msgspec.Struct):
     terraform: _Terraform
 
 
-def state_home_of(
+def state_backend_of(
     view: RunView,
     stage: str,
     *,
@@ -44,8 +44,8 @@ def state_home_of(
     root: Path,
     environment: Mapping[str, str],
     find_region: Callable[[str], str] = bucket_region,
-) -> StateHome | None:
-    """Return where the state of a stage is; `None` if the run has no home, or the root a backend of its own.
+) -> StateBackend | None:
+    """Return where the state of a stage is; `None` if the run has no store, or the root a backend of its own.
 
     Blocks: fetches the region of the bucket, once for each working directory.
 
@@ -58,16 +58,16 @@ def state_home_of(
         find_region: Returns the region of a bucket.
 
     Raises:
-        ConfigError: The home is not one.
+        ConfigError: The store is not one.
         ConsoleError: The bucket does not exist, or S3 does not answer.
     """
-    if not view.home or own_backend(root):
+    if not view.store or own_backend(root):
         return None
-    home = parse_home(view.home)
-    bucket, key = home.bucket, home.key(run_key(view.id, f"terraform/{stage}.tfstate"))
+    store = parse_store(view.store)
+    bucket, key = store.bucket, store.key(run_key(view.id, f"terraform/{stage}.tfstate"))
     if not asks_aws({**os.environ, **environment}):
-        return StateHome(bucket, key, view.cluster.region, is_aws=False)
-    return StateHome(bucket, key, _known_region(work, bucket) or find_region(bucket))
+        return StateBackend(bucket, key, view.cluster.region, is_aws=False)
+    return StateBackend(bucket, key, _known_region(work, bucket) or find_region(bucket))
 
 
 def _known_region(work: Path, bucket: str) -> str:

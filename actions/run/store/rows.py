@@ -1,4 +1,4 @@
-"""The journal in the home: append-only segments of records, each written once at the place of its first record.
+"""The journal in the store: append-only segments of records, each written once at the place of its first record.
 
 The first line of a segment is a `SegmentHead`, each other one a `RecordRow`. A record's body is kept as the text that
 the journal has, so a copy is equal byte for byte. No two segments have a record in common: the next one of any writer
@@ -7,36 +7,29 @@ begins behind the last one, and only one of two can have that name.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import ConflictError, FormatError
+from actions.base.executors import at_once
 from actions.base.names import is_segment
+from actions.base.objects import PreconditionError, StoredObject
 from actions.base.untrusted import cleaned
-from actions.cloud.s3 import PreconditionError, S3Object
-from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore, TakenError, segment_name, segment_seq
+from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
+from actions.run.store.objects import LATEST, RunStore, TakenError, segment_name, segment_seq
 
 MOST_ROWS = 500
 """Records of one segment."""
 MOST_SEGMENT_BYTES = 4 << 20
 _READ_BYTES = 16 << 20
-LATEST = 4e9
-"""Seconds since the epoch: later times are damage."""
-_AT_ONCE = 8
 _ENCODER = msgspec.json.Encoder()
 _ROWS: msgspec.json.Decoder[RecordRow] = json_decoder(RecordRow)
-
-T = TypeVar("T")
-V = TypeVar("V")
 
 
 class SegmentHead(msgspec.Struct, frozen=True):
@@ -63,14 +56,14 @@ class Segment(msgspec.Struct, frozen=True):
         return self.rows[-1].seq
 
 
-async def segment_names(store: ObjectStore, run_id: str, *, after: int = 0) -> list[str]:
+async def segment_names(store: RunStore, run_id: str, *, after: int = 0) -> list[str]:
     """Return the names of the segments whose first record has a number above `after`, in order."""
     behind = run_key(run_id, segment_name(after)) if after else ""
     listed = await store.objects(run_key(run_id, "journal/"), after=behind)
     return [item.key for item in listed if segment_seq(item.key)]
 
 
-async def read_segment(store: ObjectStore, name: str) -> Segment:
+async def read_segment(store: RunStore, name: str) -> Segment:
     """Return one segment.
 
     Raises:
@@ -82,11 +75,11 @@ async def read_segment(store: ObjectStore, name: str) -> Segment:
     return _segment_in(found.body, name)
 
 
-async def read_rows(store: ObjectStore, run_id: str, *, after: int = 0) -> list[RecordRow]:
-    """Return the records of a run's journal in the home with a number above `after`, in order, without gaps.
+async def read_rows(store: RunStore, run_id: str, *, after: int = 0) -> list[RecordRow]:
+    """Return the records of a run's journal in the store with a number above `after`, in order, without gaps.
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run.
         after: The last record of a segment, as an earlier call has returned it; 0 for all.
 
@@ -96,11 +89,11 @@ async def read_rows(store: ObjectStore, run_id: str, *, after: int = 0) -> list[
     return await rows_of(store, await segment_names(store, run_id, after=after), after=after)
 
 
-async def rows_of(store: ObjectStore, names: Sequence[str], *, after: int) -> list[RecordRow]:
+async def rows_of(store: RunStore, names: Sequence[str], *, after: int) -> list[RecordRow]:
     """Return the records of segments, as `read_rows`.
 
     Args:
-        store: The home.
+        store: The store.
         names: Of all segments behind the record `after`, in order.
         after: See `read_rows`.
 
@@ -117,17 +110,17 @@ async def rows_of(store: ObjectStore, names: Sequence[str], *, after: int) -> li
     return rows
 
 
-async def append_rows(store: ObjectStore, run_id: str, rows: Sequence[RecordRow], *, epoch: int) -> int:
-    """Write one segment behind those in the home; if there is one at its place already, compare it with `rows`.
+async def append_rows(store: RunStore, run_id: str, rows: Sequence[RecordRow], *, epoch: int) -> int:
+    """Write one segment behind those in the store; if there is one at its place already, compare it with `rows`.
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run.
-        rows: Consecutive, at least one. The first one follows the home's last one.
+        rows: Consecutive, at least one. The first one follows the store's last one.
         epoch: Of the writer.
 
     Returns:
-        The number of the last of `rows` that is in the home now.
+        The number of the last of `rows` that is in the store now.
 
     Raises:
         TakenError: Another writer has written other records there.
@@ -163,13 +156,13 @@ def common_end(there: Segment, rows: Sequence[RecordRow], run_id: str) -> int:
     return there.last
 
 
-async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: Clock, epoch: int) -> RecordRow:
-    """Write one record behind all others of the home's journal, whoever writes there; for a takeover.
+async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Clock, epoch: int) -> RecordRow:
+    """Write one record behind all others of the store's journal, whoever writes there; for a takeover.
 
     From then on no earlier writer can write: this record has the place of its next one.
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run.
         body: The record's.
         clock: Stamps it.
@@ -177,7 +170,7 @@ async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: 
 
     Raises:
         TakenError: A machine of a later epoch has written there: it has taken the lease since.
-        FormatError: The journal in the home is damaged.
+        FormatError: The journal in the store is damaged.
     """
     while True:
         names = await segment_names(store, run_id)
@@ -186,7 +179,7 @@ async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: 
             raise TakenError(
                 f"Another machine has taken over {run_id} meanwhile (epoch {newest.head.epoch}).",
                 epoch=newest.head.epoch,
-                hint="Look at who has it: eksml-tui runs list --home.",
+                hint="Look at who has it: eksml-tui runs list --store.",
             )
         last = newest.last if newest is not None else 0
         row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, record_kind(body), "", 0, encode_body(body))
@@ -195,23 +188,6 @@ async def append_to_home(store: ObjectStore, run_id: str, body: Body, *, clock: 
         except ConflictError:
             continue  # the earlier machine was faster: its record counts, and this one follows
         return row
-
-
-async def at_once(items: Sequence[V], work: Callable[[V], Awaitable[T]]) -> list[T]:
-    """Return the results of `work` for all items, in order, some of them at the same time."""
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(item: V) -> T:
-        async with gate:
-            return await work(item)
-
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _of_one_segment(rows: Sequence[RecordRow]) -> Sequence[RecordRow]:
@@ -224,14 +200,14 @@ def _of_one_segment(rows: Sequence[RecordRow]) -> Sequence[RecordRow]:
     return rows[:MOST_ROWS]
 
 
-def _there(found: S3Object | None, name: str) -> Segment:
+def _there(found: StoredObject | None, name: str) -> Segment:
     if found is None:
-        raise FormatError(f"{name} was removed from the home.")
+        raise FormatError(f"{name} was removed from the store.")
     return _segment_in(found.body, name)
 
 
 def is_same_row(ours: RecordRow, theirs: RecordRow) -> bool:
-    """Return whether a record of a home is one of a journal, which may have control characters that a home has not."""
+    """Return whether a record of a store is one of a journal, which may have control characters that it has not."""
     return theirs in (ours, ours._replace(json=_clean_body(ours.json)))
 
 
@@ -241,7 +217,7 @@ def _segment_in(data: bytes, name: str) -> Segment:
         head = decode_json(lines[0], SegmentHead)
         rows = tuple(_cleaned_row(_ROWS.decode(line)) for line in lines[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise FormatError(f"{name} in the home is damaged: {error}.") from error
+        raise FormatError(f"{name} in the store is damaged: {error}.") from error
     if head.schema > SCHEMA_VERSION:
         raise FormatError(
             f"{name} has version {head.schema}, this program reads {SCHEMA_VERSION}.",
@@ -249,7 +225,7 @@ def _segment_in(data: bytes, name: str) -> Segment:
         )
     numbers = [row.seq for row in rows]
     if not rows or numbers != list(range(head.first, head.first + head.count)) or head.first != segment_seq(name):
-        raise FormatError(f"{name} in the home is damaged: its records are not those that it announces.")
+        raise FormatError(f"{name} in the store is damaged: its records are not those that it announces.")
     return Segment(name, head, rows)
 
 

@@ -1,4 +1,4 @@
-"""`eksml-tui runs list --home` and `runs show --home`: the runs of a team, wherever they are carried out."""
+"""`eksml-tui runs list --store` and `runs show --store`: the runs of a team, wherever they are carried out."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from actions.base.clock import format_rfc3339
 from actions.base.decoding import json_document
 from actions.base.errors import MissingError, UsageError
 from actions.base.wording import aligned_text, duration
-from actions.run.home.listing import HomeRun, list_home
-from actions.run.home.mirror import fetch_run, mirror_path
-from actions.run.home.store import open_home
 from actions.run.journal.run_ids import short_ids
+from actions.run.store.drivers import open_store
+from actions.run.store.listing import StoredRun, list_store
+from actions.run.store.mirror import fetch_run, mirror_path
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
 
 if TYPE_CHECKING:
-    from actions.run.home.store import ObjectStore
+    from actions.run.store.objects import RunStore
 
 T = TypeVar("T")
 
@@ -34,44 +34,44 @@ HOME_FIELDS = (
 _COLUMNS = ("RUN", "STATE", "OWNER", "HOST", "HEARTBEAT", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 
 
-def print_home(options: Namespace) -> int:
-    """Carry out `runs list --home`.
+def print_store(options: Namespace) -> int:
+    """Carry out `runs list --store`.
 
     Raises:
-        ConsoleError: There is no home, or it does not answer.
+        ConsoleError: There is no store, or it does not answer.
     """
-    runs = _asked(options, list_home)
+    runs = _asked(options, list_store)
     is_short = sys.stdout.isatty()
     print_table(
         options.output,
-        table=lambda: home_table(runs, is_short=is_short),
-        document=lambda: home_json(runs),
+        table=lambda: store_table(runs, is_short=is_short),
+        document=lambda: store_json(runs),
         fields=HOME_FIELDS,
     )
     return 0
 
 
 def copied(options: Namespace, run: str) -> Path:
-    """Return the folder with a copy of a run, as it is in the home now.
+    """Return the folder with a copy of a run, as it is in the store now.
 
     Args:
-        options: Name the home.
+        options: Name the store.
         run: An id, the beginning of one, or `latest`.
 
     Raises:
-        MissingError: The home has no such run, or several.
-        ConsoleError: There is no home, or it does not answer.
+        MissingError: The store has no such run, or several.
+        ConsoleError: There is no store, or it does not answer.
     """
 
-    async def fetch(store: ObjectStore) -> Path:
-        ids = [run.id for run in await list_home(store)]
+    async def fetch(store: RunStore) -> Path:
+        ids = [run.id for run in await list_store(store)]
         found = [one for one in ids if one.startswith(run)] if run != "latest" else ids[:1]
         chosen = run if run in ids else found[0] if len(found) == 1 else ""
         if not chosen:
             count = f"{len(found)} runs begin" if found else "No run begins"
             raise MissingError(
                 f"{count} with {run!r} in {store.address}.",
-                hint=f"List them: eksml-tui runs list --home {store.address}",
+                hint=f"List them: eksml-tui runs list --store {store.address}",
             )
         folder = mirror_path(chosen)
         await fetch_run(store, chosen, folder)
@@ -80,19 +80,19 @@ def copied(options: Namespace, run: str) -> Path:
     return _asked(options, fetch)
 
 
-def _asked(options: Namespace, ask: Callable[[ObjectStore], Coroutine[Any, Any, T]]) -> T:
-    url = options.of_home or options.home
+def _asked(options: Namespace, ask: Callable[[RunStore], Coroutine[Any, Any, T]]) -> T:
+    url = options.of_store or options.store
     if not url:
-        raise UsageError("No home is set.", hint="Write --home s3://BUCKET/PREFIX, or home: in config.yaml.")
+        raise UsageError("No store is set.", hint="Write --store s3://BUCKET/PREFIX, or store: in config.yaml.")
     os.environ.update(aws_environment(options))  # for boto3
-    store = open_home(url, region=options.region)
+    store = open_store(url, region=options.region)
     try:
         return asyncio.run(ask(store))
     finally:
         store.close()
 
 
-def home_table(runs: Sequence[HomeRun], *, is_short: bool = False) -> str:
+def store_table(runs: Sequence[StoredRun], *, is_short: bool = False) -> str:
     """Return a table with a heading and one line for each run.
 
     Args:
@@ -100,7 +100,7 @@ def home_table(runs: Sequence[HomeRun], *, is_short: bool = False) -> str:
         is_short: Shorten ids to unambiguous prefixes, for a terminal.
     """
     if not runs:
-        return "There are no runs in this home.\n"
+        return "There are no runs in this store.\n"
     ids = [run.id for run in runs]
     names = short_ids(ids) if is_short else dict(zip(ids, ids, strict=True))
     rows = [
@@ -120,14 +120,14 @@ def home_table(runs: Sequence[HomeRun], *, is_short: bool = False) -> str:
     return aligned_text([_COLUMNS, *rows]) + "".join(f"{names[run.id]}: {run.error}\n" for run in runs if run.error)
 
 
-def _heartbeat(run: HomeRun) -> str:
+def _heartbeat(run: StoredRun) -> str:
     """Return the age of the last heartbeat; of a run whose runner has ended in order there is none."""
     if run.lease is None or not run.lease.seconds:
         return "no runner"
     return f"{duration(run.lease.age_seconds)} ago{'' if run.lease.is_live else ', lost'}"
 
 
-def home_json(runs: Sequence[HomeRun]) -> str:
+def store_json(runs: Sequence[StoredRun]) -> str:
     """Return a list of objects with `HOME_FIELDS`; times are RFC 3339, `null` where unknown."""
     rows = [
         {

@@ -1,6 +1,6 @@
-"""The companion of a runner that replicates its run to the home: records as they are written, small files and curves.
+"""The companion of a runner that replicates its run to the store: records as they are written, small files and curves.
 
-The local disk is the first copy and this the second: a home that does not answer delays nothing. What it lacks is
+The local disk is the first copy and this the second: a store that does not answer delays nothing. What it lacks is
 known from its own objects, not from memory, so that after an hour away, and after a runner that was killed, the next
 writes go on where the last ones ended. Nothing is sent while nothing is new but the lease.
 
@@ -21,28 +21,21 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.cloud.s3 import PreconditionError
-from actions.run.context.home_address import run_key
-from actions.run.home.files import LAUNCHED, launched_archive, small_files
-from actions.run.home.lease import (
-    RENEW_SECONDS,
-    HomeLease,
-    LeaseHeldError,
-    RunStatus,
-    claim_lease,
-    read_lease,
-    renew_lease,
-)
-from actions.run.home.segments import MOST_ROWS, append_rows, common_end, read_segment, segment_names
-from actions.run.home.series import FileReplica, series_files
-from actions.run.home.store import GuardedHome, ObjectStore, TakenError, segment_seq
+from actions.base.objects import PreconditionError
+from actions.run.context.store_address import run_key
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.lease import Heartbeat
 from actions.run.journal.machine import machine_id
 from actions.run.journal.store import JournalUnwritableError, RecordRow
+from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Operator, Outcome
 from actions.run.state.view import NoticeKind, RunView, StageState
+from actions.run.store.files import LAUNCHED, launched_archive, small_files
+from actions.run.store.lease import RENEW_SECONDS, LeaseHeldError, about_run, claim_lease, renew_lease
+from actions.run.store.objects import GuardedStore, RunStatus, RunStore, StoreLease, TakenError, segment_seq
+from actions.run.store.rows import MOST_ROWS, append_rows, common_end, read_segment, segment_names
+from actions.run.store.series import FileReplica, series_files
 
 LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
@@ -53,10 +46,10 @@ HELD_SECONDS = 2.0
 FILES_SECONDS = 10.0
 """Interval at which files are looked at; costs a `stat` for each."""
 BEHIND_SECONDS = 24 * 3600.0
-"""The longest time for which a runner without other work waits for a home that does not answer, or refuses."""
+"""The longest time for which a runner without other work waits for a store that does not answer, or refuses."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _QUIET_FAILURES = 2
-"""Failures in a row from which on the home counts as away."""
+"""Failures in a row from which on the store counts as away."""
 _REASONS = 50
 """Number of different failures that are written to the runner's log."""
 _OUTCOME = str(Outcome.__struct_config__.tag)
@@ -80,23 +73,23 @@ class ReplicatedJournal(Protocol):
 
 
 class Replica:
-    """Replicates one run to its home; a `Companion`.
+    """Replicates one run to its store; a `Companion`.
 
     Args:
-        store: The home; closed at the end.
+        store: The store; closed at the end.
         folder: The run's.
         journal: The run's.
         owner: Who carries it out.
         clock: For waiting.
     """
 
-    name = "home"
+    name = "store"
 
     def __init__(
-        self, store: ObjectStore, folder: Path, journal: ReplicatedJournal, owner: Operator, clock: Clock
+        self, store: RunStore, folder: Path, journal: ReplicatedJournal, owner: Operator, clock: Clock
     ) -> None:
         self._store = store
-        self._guarded = GuardedHome(store)
+        self._guarded = GuardedStore(store)
         self._folder = folder
         self._journal = journal
         self._owner = owner
@@ -109,17 +102,17 @@ class Replica:
         self._failing: dict[str, tuple[NoticeKind, str]] = {}
         """The trouble of each part of the work, and its reason."""
         self.sent = -1
-        """Number of the newest record in the home; -1 while that is not known."""
+        """Number of the newest record in the store; -1 while that is not known."""
         self._series: dict[tuple[str, str], FileReplica] = {}
         self._kept: dict[str, bytes] | None = None
-        """The small files as the home has them; `None` before the first look."""
+        """The small files as the store has them; `None` before the first look."""
         self._etags: dict[str, str] = {}
         """Of the small files that this runner has written."""
         self._looked_at = -math.inf
         self._complete_to = 0
         """Number of the newest record that was in the journal before files and curves were last written."""
-        self.lease: HomeLease | None = None
-        """The lease as last renewed; `None` before the home has answered."""
+        self.lease: StoreLease | None = None
+        """The lease as last renewed; `None` before the store has answered."""
         self._behind_since: float | None = None
         self.renewed_at: float | None = None
         """Monotonic second before the last renewal was sent."""
@@ -129,7 +122,7 @@ class Replica:
 
         Raises:
             ConflictError: Another machine has taken the run over.
-            ToldError: The home has failed for a new reason; call it again.
+            ToldError: The store has failed for a new reason; call it again.
         """
         tasks = [asyncio.ensure_future(self._repeated(work)) for work in (self._hold_lease, self._replicate)]
         try:
@@ -146,7 +139,7 @@ class Replica:
             try:
                 await work()
             except PreconditionError as error:
-                kind, reason = NoticeKind.HOME_REFUSED, error.sentence()
+                kind, reason = NoticeKind.STORE_REFUSED, error.sentence()
             except ConflictError as error:
                 await self._note_taken(error)
                 raise
@@ -156,7 +149,7 @@ class Replica:
                 pass  # the runner reports its disk; a file that was just replaced is there at the next look
             except ConsoleError as error:
                 is_refused = isinstance(error, AccessError | MissingError | RefusedError)
-                kind, reason = NoticeKind.HOME_REFUSED if is_refused else NoticeKind.HOME_AWAY, error.sentence()
+                kind, reason = NoticeKind.STORE_REFUSED if is_refused else NoticeKind.STORE_AWAY, error.sentence()
             failures = self._failures.get(work.__name__, 0) + 1 if kind else 0
             self._failures[work.__name__] = failures
             if kind:
@@ -174,14 +167,14 @@ class Replica:
         else:
             self._failing[work.__name__] = kind, reason
         now = dict(self._failing.values())
-        self._journal.heartbeat.waits_no_more(*({NoticeKind.HOME_AWAY, NoticeKind.HOME_REFUSED} - now.keys()))
+        self._journal.heartbeat.waits_no_more(*({NoticeKind.STORE_AWAY, NoticeKind.STORE_REFUSED} - now.keys()))
         for failing, why in now.items():
             self._journal.heartbeat.waits_for(failing, why)
 
     def is_behind(self) -> bool:
-        """Return whether the home lacks records, or does not take what is written now; after a day without it no more.
+        """Return whether the store lacks records, or does not take what is written now; after a day without it no more.
 
-        The end of a run is not in its home before this is false: others would see it at work, and lost.
+        The end of a run is not in its store before this is false: others would see it at work, and lost.
         """
         try:
             is_behind = any(self._failures.values()) or self.sent < self._journal.last_seq()
@@ -213,7 +206,7 @@ class Replica:
     async def _note_taken(self, error: ConflictError) -> None:
         """Note the other machine in the run's folder, where every command that acts on the run looks for it.
 
-        If need be, its name is read from the home after that: this runner is about to end, whatever the answer.
+        If need be, its name is read from the store after that: this runner is about to end, whatever the answer.
         """
         epoch = self._journal.view_if_readable().epoch
         if not isinstance(error, TakenError) or error.epoch < epoch:
@@ -221,12 +214,12 @@ class Replica:
         note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
         if error.owner is None:
             with suppress(ConsoleError):
-                lease = await read_lease(self._store, self._run_id)
+                lease = await self._store.lease(self._run_id)
                 if lease is not None and lease.epoch >= error.epoch:
                     note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
 
     async def _replicate(self) -> None:
-        """Write what the home lacks."""
+        """Write what the store lacks."""
         if self.lease is None:
             return
         if self.sent < 0:
@@ -244,12 +237,12 @@ class Replica:
             await self._push_all_files()
 
     def _before_stage_end(self, rows: Sequence[RecordRow]) -> int:
-        """Return the number of rows before the first end of a stage whose files the home may lack."""
+        """Return the number of rows before the first end of a stage whose files the store may lack."""
         unsure = ((place, row) for place, row in enumerate(rows) if row.seq > self._complete_to)
         return next((place for place, row in unsure if row.stage and row.kind == _OUTCOME), len(rows))
 
     async def _push_all_files(self) -> None:
-        """Write files and curves, and note the records whose stages' files are in the home from then on."""
+        """Write files and curves, and note the records whose stages' files are in the store from then on."""
         newest = self._journal.last_seq()
         await self._push_files()
         self._complete_to = newest
@@ -268,16 +261,22 @@ class Replica:
         view = self._journal.view_if_readable()
         status = self._status_of(view)
         if self.lease is None:
-            machine = await in_thread("home-read", machine_id, self._folder)
+            machine = await in_thread("store-read", machine_id, self._folder)
             self.lease = await claim_lease(
-                self._store, self._run_id, self._owner, epoch=view.epoch, machine=machine, status=status
+                self._store,
+                self._run_id,
+                self._owner,
+                epoch=view.epoch,
+                holder=machine,
+                status=status,
+                about=about_run(view),
             )
         else:
             self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status)
         self.renewed_at = now
 
     async def _common_end(self) -> int:
-        """Return the number of the last record in the home, where an earlier runner may have written."""
+        """Return the number of the last record in the store, where an earlier runner may have written."""
         names = await segment_names(self._store, self._run_id)
         if not names:
             return 0
@@ -289,7 +288,7 @@ class Replica:
         """Write small files and curves; one that cannot be read now is looked at again the next time."""
         with suppress(OSError):
             await self._push_small()
-        for stage, file in await in_thread("home-read", lambda: list(series_files(self._folder))):
+        for stage, file in await in_thread("store-read", lambda: list(series_files(self._folder))):
             if (stage, file) not in self._series:
                 self._series[stage, file] = FileReplica(
                     self._guarded, self._run_id, self._folder, stage, file, epoch=self._epoch
@@ -301,7 +300,7 @@ class Replica:
         if self._kept is None:
             await self._push_launched()
             self._kept = {}
-        wanted = await in_thread("home-read", small_files, self._folder)
+        wanted = await in_thread("store-read", small_files, self._folder)
         for name, data in wanted.items():
             if self._kept.get(name) != data:
                 await self._put(run_key(self._run_id, f"files/{name}"), data)
@@ -310,7 +309,7 @@ class Replica:
     async def _push_launched(self) -> None:
         name = run_key(self._run_id, f"files/{LAUNCHED}")
         if not await self._store.objects(name):
-            data = await in_thread("home-read", launched_archive, self._folder)
+            data = await in_thread("store-read", launched_archive, self._folder)
             await self._put(name, data)
 
     async def _put(self, name: str, data: bytes) -> None:
@@ -338,6 +337,7 @@ class Replica:
             writer=self._journal.token,
             spent_usd=_rounded(spending.usd) if spending else "",
             usd_per_hour=_rounded(spending.usd_per_hour) if spending else "",
+            nodes_usd_per_hour=_rounded(paid_by(view).nodes_usd_per_hour) if spending else "",
             notes=dict(beat.notes),
             troubles=dict(beat.troubles),
         )

@@ -1,4 +1,4 @@
-"""Append-only files of a run in its home, as ranges of whole lines: points, accelerators, and the logs' sources.
+"""Append-only files of a run in its store, as ranges of whole lines: points, accelerators, and the logs' sources.
 
 An object holds the lines from the byte in its name on. The last one grows, by writes on the condition of the one
 before, until it has `TAIL_BYTES`; then the next one begins. So a curve of weeks is some objects, not one for each
@@ -18,10 +18,10 @@ import msgspec
 from actions.base.executors import in_thread
 from actions.base.files import open_file
 from actions.base.names import is_segment
-from actions.cloud.s3 import PreconditionError, S3Listed
-from actions.run.context.home_address import run_key
-from actions.run.home.store import ObjectStore
+from actions.base.objects import ListedObject, PreconditionError
+from actions.run.context.store_address import run_key
 from actions.run.journal.folder import logs_path, series_path
+from actions.run.store.objects import RunStore
 
 TAIL_BYTES = 256 << 10
 """Size from which on an object is not written again."""
@@ -72,7 +72,7 @@ def series_file(folder: Path, stage: str, file: str) -> Path:
     return (logs_path(folder, stage) if file == SOURCES else series_path(folder, stage)) / file
 
 
-def parts_of(listed: Sequence[S3Listed], run_id: str) -> dict[tuple[str, str], list[SeriesPart]]:
+def parts_of(listed: Sequence[ListedObject], run_id: str) -> dict[tuple[str, str], list[SeriesPart]]:
     """Return the objects of each file's last generation, by stage and file, in their order; others are skipped."""
     known = [part for part in (_part_of(item, run_id) for item in listed) if part is not None]
     newest: dict[tuple[str, str], str] = {}
@@ -86,7 +86,7 @@ def parts_of(listed: Sequence[S3Listed], run_id: str) -> dict[tuple[str, str], l
     return found
 
 
-def _part_of(item: S3Listed, run_id: str) -> SeriesPart | None:
+def _part_of(item: ListedObject, run_id: str) -> SeriesPart | None:
     places = item.key.removeprefix(run_key(run_id, "series/")).split("/")
     if len(places) != 4 or not is_segment(places[0]) or places[1] not in _FILES:
         return None
@@ -99,7 +99,7 @@ class FileReplica:
     """The replication of one append-only file.
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run.
         folder: The run's.
         stage: Of the file.
@@ -107,7 +107,7 @@ class FileReplica:
         epoch: Of the lease.
     """
 
-    def __init__(self, store: ObjectStore, run_id: str, folder: Path, stage: str, file: str, *, epoch: int) -> None:
+    def __init__(self, store: RunStore, run_id: str, folder: Path, stage: str, file: str, *, epoch: int) -> None:
         self._store = store
         self._prefix = run_key(run_id, f"series/{stage}/{file}/")
         self._run_id = run_id
@@ -120,10 +120,10 @@ class FileReplica:
         self._tail = b""
         self._etag = ""
         self._is_new = True
-        """The home has nothing of this generation, or not its first object."""
+        """The store has nothing of this generation, or not its first object."""
 
     async def push(self) -> None:
-        """Write what the file has more than the home. Cheap while it does not grow.
+        """Write what the file has more than the store. Cheap while it does not grow.
 
         Raises:
             ConsoleError: As `S3Bucket`.
@@ -143,7 +143,7 @@ class FileReplica:
         """Write one object; return whether there may be more to write."""
         if self._is_new:
             return await self._write_new()
-        data = await in_thread("home-read", _read_at, self._path, self._begin, max(TAIL_BYTES, len(self._tail)) + 1)
+        data = await in_thread("store-read", _read_at, self._path, self._begin, max(TAIL_BYTES, len(self._tail)) + 1)
         lines = _whole(data, TAIL_BYTES)
         if not lines.startswith(self._tail):  # mended in place
             await self._begin_anew(is_known=False)
@@ -171,7 +171,7 @@ class FileReplica:
         self._begin, self._tail, self._etag = 0, b"", ""
         first, begin = b"", 0
         while True:
-            data = await in_thread("home-read", _read_at, self._path, begin, TAIL_BYTES + 1)
+            data = await in_thread("store-read", _read_at, self._path, begin, TAIL_BYTES + 1)
             lines = _whole(data, TAIL_BYTES)
             if begin and lines:
                 self._begin, self._etag = begin, ""
@@ -191,7 +191,7 @@ class FileReplica:
         return True
 
     async def _write_over(self, lines: bytes) -> None:
-        """Write an object that the home has not, or has from an earlier write whose answer was lost."""
+        """Write an object that the store has not, or has from an earlier write whose answer was lost."""
         try:
             await self._write(lines)
         except PreconditionError as error:
@@ -215,7 +215,7 @@ class FileReplica:
         return f"{self._epoch:06}-{self._number:06}"
 
     async def _begin_anew(self, *, is_known: bool = True) -> None:
-        """Go on behind what the home has of this file and epoch, if that is what the file has; else from its begin."""
+        """Go on behind what the store has of this file and epoch, if that is what the file has; else from its begin."""
         listed = await self._store.objects(self._prefix)
         parts = [part for part in (_part_of(item, self._run_id) for item in listed) if part is not None]
         own = [part for part in parts if part.generation.startswith(f"{self._epoch:06}-")]
@@ -228,7 +228,7 @@ class FileReplica:
             return
         is_known = is_known and any(part.begin == 0 for part in parts)
         found = await self._store.get(last.name)
-        here = await in_thread("home-read", _read_at, self._path, last.begin, last.size)
+        here = await in_thread("store-read", _read_at, self._path, last.begin, last.size)
         if is_known and found is not None and found.body == here:
             self._begin, self._tail, self._etag = last.begin, found.body, found.etag
             self._is_new = False

@@ -1,6 +1,6 @@
-"""A run of a home in a folder of this machine, for `RunReader` and `SpoolReader`; read again as it grows.
+"""A run of a store in a folder of this machine, for `RunReader` and `SpoolReader`; read again as it grows.
 
-What the home has is foreign text: sizes are limited, records are decoded strictly, control characters are removed.
+What the store has is foreign text: sizes are limited, records are decoded strictly, control characters are removed.
 Points and sources are decoded strictly by their readers.
 """
 
@@ -17,16 +17,11 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, MissingError
-from actions.base.executors import in_thread
+from actions.base.executors import at_once, in_thread
 from actions.base.files import private_directory, write_private
+from actions.base.objects import ListedObject
 from actions.base.untrusted import clean_lines
-from actions.cloud.s3 import S3Listed
-from actions.run.context.home_address import run_key
-from actions.run.home.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
-from actions.run.home.lease import HomeLease, read_lease, take_lease
-from actions.run.home.segments import append_to_home, at_once, rows_of, segment_names
-from actions.run.home.series import SeriesPart, parts_of, series_file
-from actions.run.home.store import ObjectStore, open_home, segment_seq
+from actions.run.context.store_address import run_key
 from actions.run.journal.folder import (
     heartbeat_path,
     journal_path,
@@ -35,9 +30,15 @@ from actions.run.journal.folder import (
     runner_log_path,
     starts_path,
 )
-from actions.run.journal.mirrored import FilePosition, MirrorMark, mirrors_home, read_mark, remove_mark, write_mark
+from actions.run.journal.mirrored import FilePosition, MirrorMark, copies_folder, read_mark, remove_mark, write_mark
 from actions.run.journal.store import copy_rows
 from actions.run.state.records import Created, Operator, TakenOver, decode_body
+from actions.run.store.drivers import open_store
+from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
+from actions.run.store.lease import take_lease
+from actions.run.store.objects import RunStore, StoreLease, segment_seq
+from actions.run.store.rows import append_to_store, rows_of, segment_names
+from actions.run.store.series import SeriesPart, parts_of, series_file
 
 MOST_SERIES_BYTES = 1 << 30
 """Limit of one growing file."""
@@ -51,19 +52,19 @@ _BATCH_BYTES = 4 << 20
 def mirror_path(run_id: str) -> Path:
     """Return the usual folder for the copy of a run of another machine."""
     run_key(run_id)
-    return mirrors_home() / run_id
+    return copies_folder() / run_id
 
 
 async def fetch_run(
-    store: ObjectStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_curves: bool = True
+    store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_curves: bool = True
 ) -> MirrorMark:
-    """Bring a run of a home into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
+    """Bring a run of a store into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
 
     The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
     copy: its readers take the runner's state from there. A takeover removes the mark (`become_original`).
 
     Args:
-        store: The home.
+        store: The store.
         run_id: The run's id.
         folder: Made if it does not exist, 0700; else one that this function has made.
         clock: Stamps the copy.
@@ -73,17 +74,17 @@ async def fetch_run(
         The new mark.
 
     Raises:
-        MissingError: The home has no such run.
-        FormatError: What the home has of it is damaged; the folder keeps what it had.
+        MissingError: The store has no such run.
+        FormatError: What the store has of it is damaged; the folder keeps what it had.
         ConfigError: The folder is that of a run of this machine, or cannot be written.
         ConsoleError: As `S3Bucket`.
     """
-    listed, lease = await asyncio.gather(store.objects(run_key(run_id)), read_lease(store, run_id))
+    listed, lease = await asyncio.gather(store.objects(run_key(run_id)), store.lease(run_id))
     mark = await in_thread("mirror", _mark_of, folder, str(store.address))
     segments = [item.key for item in listed if segment_seq(item.key) and "/journal/" in item.key]
     if not segments:
         raise MissingError(
-            f"There is no run {run_id} in {store.address}.", hint="List them: eksml-tui runs list --home."
+            f"There is no run {run_id} in {store.address}.", hint="List them: eksml-tui runs list --store."
         )
     try:
         mark = await _fetch_journal(store, run_id, folder, mark, segments)
@@ -110,19 +111,19 @@ def become_original(folder: Path) -> None:
     remove_mark(folder)
 
 
-def _mark_of(folder: Path, home: str) -> MirrorMark:
+def _mark_of(folder: Path, store: str) -> MirrorMark:
     mark = read_mark(folder)
     if mark is None:
         if journal_path(folder).exists():
             raise ConfigError(f"{folder} holds a run of this machine: nothing was copied there.")
         private_directory(folder)
-        mark = MirrorMark(home, 0.0)
+        mark = MirrorMark(store, 0.0)
         write_mark(folder, mark)
-    return replace(mark, home=home)
+    return replace(mark, store=store)
 
 
 async def _fetch_journal(
-    store: ObjectStore, run_id: str, folder: Path, mark: MirrorMark, segments: Sequence[str]
+    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, segments: Sequence[str]
 ) -> MirrorMark:
     names = [name for name in segments if segment_seq(name) > mark.last_seq]
     rows = await rows_of(store, names, after=mark.last_seq)
@@ -138,7 +139,7 @@ async def _fetch_journal(
 
 
 async def _fetch_files(
-    store: ObjectStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[S3Listed]
+    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
 ) -> MirrorMark:
     prefix = run_key(run_id, "files/")
     for item in listed:
@@ -159,7 +160,7 @@ async def _fetch_files(
     return mark
 
 
-async def _fetch_series(store: ObjectStore, folder: Path, mark: MirrorMark, parts: Sequence[SeriesPart]) -> MirrorMark:
+async def _fetch_series(store: RunStore, folder: Path, mark: MirrorMark, parts: Sequence[SeriesPart]) -> MirrorMark:
     """Append what a file has grown by, a few parts at a time; another generation of it replaces it."""
     first = parts[0]
     key = f"{first.stage}/{first.file}"
@@ -232,7 +233,7 @@ def _harmless(data: bytes) -> bytes:
     return _ESCAPED.sub(rb"\\u0020", plain)
 
 
-def _with_lease(mark: MirrorMark, lease: HomeLease | None, now: float) -> MirrorMark:
+def _with_lease(mark: MirrorMark, lease: StoreLease | None, now: float) -> MirrorMark:
     if lease is None:
         return replace(mark, fetched_at=now, lease_seconds=0.0)
     return replace(
@@ -249,15 +250,15 @@ def _with_lease(mark: MirrorMark, lease: HomeLease | None, now: float) -> Mirror
 
 
 def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
-    """Return the folder with a copy of a run of a home, brought up to date. Blocking; for a thread without a loop.
+    """Return the folder with a copy of a run of a store, brought up to date. Blocking; for a thread without a loop.
 
     Args:
-        url: The home, `s3://BUCKET/PREFIX`.
+        url: The store, `s3://BUCKET/PREFIX`.
         run_id: The run's id.
         region: Of the bucket, if known.
 
     Raises:
-        ConsoleError: As `fetch_run`, and `open_home`.
+        ConsoleError: As `fetch_run`, and `open_store`.
     """
     folder = mirror_path(run_id)
     asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
@@ -265,57 +266,57 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
 
 
 def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
-    """Return whether a home names another machine, or a later epoch, than the copy of a run has. Blocking.
+    """Return whether a store names another machine, or a later epoch, than the copy of a run has. Blocking.
 
     One small request, between two of `refreshed_copy`, whose arguments it has.
 
     Raises:
-        ConsoleError: As `read_lease`, and `open_home`.
+        ConsoleError: As `read_lease`, and `open_store`.
     """
     mark = read_mark(mirror_path(run_id))
-    lease = asyncio.run(read_lease(kept_store(url, region), run_id))
+    lease = asyncio.run(kept_store(url, region).lease(run_id))
     return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
 
 
-def kept_store(url: str, region: str) -> ObjectStore:
-    """Return the home, the same one for all refreshes: to make a client of AWS costs more than to ask.
+def kept_store(url: str, region: str) -> RunStore:
+    """Return the store, the same one for all refreshes: to make a client of AWS costs more than to ask.
 
-    Where the environment's account or endpoint has changed since, it is another home of that name.
+    Where the environment's account or endpoint has changed since, it is another store of that name.
     """
     account = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     return _store_in(account, url, region)
 
 
 @lru_cache(maxsize=8)
-def _store_in(_account: tuple[tuple[str, str], ...], url: str, region: str) -> ObjectStore:
-    return open_home(url, region=region)
+def _store_in(_account: tuple[tuple[str, str], ...], url: str, region: str) -> RunStore:
+    return open_store(url, region=region)
 
 
-class TakenHome:
-    """A home as a takeover uses it.
+class TakenStore:
+    """A store as a takeover uses it.
 
     The order fences the earlier machine: first the lease (`take`), then the record that has the place of its next one
     (`record`), then the copy (`fetch`), which has both.
 
     Args:
-        store: The home.
+        store: The store.
         clock: Stamps records and copies.
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+    def __init__(self, store: RunStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
-    async def read(self, run_id: str) -> HomeLease | None:
+    async def read(self, run_id: str) -> StoreLease | None:
         """Return the lease of a run; `None` if there was never one."""
-        return await read_lease(self._store, run_id)
+        return await self._store.lease(run_id)
 
-    async def take(self, run_id: str, owner: Operator, *, after: HomeLease) -> HomeLease:
+    async def take(self, run_id: str, owner: Operator, *, after: StoreLease) -> StoreLease:
         """Take the lease with the next epoch.
 
         Raises:
             ConflictError: Another machine took it since `after` was read.
-            MissingError: The home has no record of the run yet. The machine that launched it keeps the lease: without
+            MissingError: The store has no record of the run yet. The machine that launched it keeps the lease: without
                 its first record no other machine can carry it out.
         """
         if not await segment_names(self._store, run_id):
@@ -325,15 +326,15 @@ class TakenHome:
             )
         return await take_lease(self._store, run_id, owner, after=after)
 
-    async def record(self, run_id: str, body: TakenOver, lease: HomeLease) -> None:
-        """Write the record of the takeover behind all others in the home: no earlier writer can write behind it."""
-        await append_to_home(self._store, run_id, body, clock=self._clock, epoch=lease.epoch)
+    async def record(self, run_id: str, body: TakenOver, lease: StoreLease) -> None:
+        """Write the record of the takeover behind all others in the store: no earlier writer can write behind it."""
+        await append_to_store(self._store, run_id, body, clock=self._clock, epoch=lease.epoch)
 
     async def fetch(self, run_id: str, folder: Path) -> None:
         """Bring the run into a folder, as this machine's own.
 
         Raises:
-            MissingError: The home has no such run.
+            MissingError: The store has no such run.
         """
         await fetch_run(self._store, run_id, folder, clock=self._clock)
         await in_thread("mirror", become_original, folder)
@@ -342,6 +343,6 @@ class TakenHome:
         """Bring the run's journal and small files into a folder, as a copy.
 
         Raises:
-            MissingError: The home has no such run.
+            MissingError: The store has no such run.
         """
         await fetch_run(self._store, run_id, folder, clock=self._clock, with_curves=False)

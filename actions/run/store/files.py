@@ -1,4 +1,4 @@
-"""The small files of a run's folder in its home: what the launch has copied, environment, kubeconfig, and of Terraform
+"""The small files of a run's folder in its store: what the launch has copied, environment, kubeconfig, and of Terraform
 the locked providers and a simulated state.
 
 What could hold a secret stays on this machine: Terraform's variables, plans and event streams (outputs and lines of the
@@ -86,7 +86,7 @@ def unpack_launched(data: bytes, folder: Path) -> None:
             place.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
             write_private(place, content, is_synced=False)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
-        raise FormatError(f"{LAUNCHED} in the home is damaged: {error}.") from error
+        raise FormatError(f"{LAUNCHED} in the store is damaged: {error}.") from error
 
 
 def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -97,7 +97,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
             path = PurePosixPath(entry.name)
             is_inside = not path.is_absolute() and ".." not in path.parts and path.parts[:1] in _PLACES
             if not entry.isreg() or not is_inside or not is_plain(entry.name):
-                raise FormatError(f"{LAUNCHED} in the home holds {entry.name[:80]!r}, which no run has.")
+                raise FormatError(f"{LAUNCHED} in the store holds {entry.name[:80]!r}, which no run has.")
             if not 0 <= size <= MOST_UNPACKED_BYTES or count > MOST_UNPACKED_FILES:
                 raise _too_large()
             stream = archive.extractfile(entry)
@@ -115,7 +115,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _too_large() -> FormatError:
-    return FormatError(f"{LAUNCHED} in the home holds more than any run.")
+    return FormatError(f"{LAUNCHED} in the store holds more than any run.")
 
 
 _PLACES = frozenset(part(Path()).parts[:1] for part in (blueprint_path, operators_path, archives_path))

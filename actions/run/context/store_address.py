@@ -1,4 +1,4 @@
-"""The address of a home, and the keys of a run in it.
+"""The address of a store, and the keys of a run in it.
 
 `PREFIX/runs/RUN_ID/about.json`                          the run in a few words, written at its launch
 `…/lease.json`                                           who carries it out, since when, and its newest state
@@ -22,8 +22,8 @@ _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(?:/[A-Za-z0-9!_.*'()-]+)*")
 _MOST_PREFIX = 200
 
 
-class HomeAddress(msgspec.Struct, frozen=True):
-    """The address of a home, `s3://BUCKET/PREFIX`."""
+class StoreAddress(msgspec.Struct, frozen=True):
+    """The address of a store, `s3://BUCKET/PREFIX`."""
 
     bucket: str
     prefix: str
@@ -33,11 +33,11 @@ class HomeAddress(msgspec.Struct, frozen=True):
         return f"s3://{self.bucket}/{self.prefix}" if self.prefix else f"s3://{self.bucket}"
 
     def key(self, name: str) -> str:
-        """Return the key of a name in the home, as S3 has it."""
+        """Return the key of a name in the store, as S3 has it."""
         return f"{self.prefix}/{name}" if self.prefix else name
 
 
-def parse_home(text: str) -> HomeAddress:
+def parse_store(text: str) -> StoreAddress:
     """Read `s3://BUCKET/PREFIX`.
 
     Raises:
@@ -47,12 +47,12 @@ def parse_home(text: str) -> HomeAddress:
     prefix = prefix.strip("/")
     is_good = text.startswith("s3://") and _BUCKET.fullmatch(bucket) and ".." not in bucket
     if not is_good or (prefix and not _PREFIX.fullmatch(prefix)) or len(prefix) > _MOST_PREFIX or "../" in f"{prefix}/":
-        raise UsageError(f"{text[:80]!r} is not a home for runs.", hint="Write s3://BUCKET or s3://BUCKET/PREFIX.")
-    return HomeAddress(bucket, prefix)
+        raise UsageError(f"{text[:80]!r} is not a store for runs.", hint="Write s3://BUCKET or s3://BUCKET/PREFIX.")
+    return StoreAddress(bucket, prefix)
 
 
 def run_key(run_id: str, name: str = "") -> str:
-    """Return the name of a run's object in its home; with an empty `name` the prefix of all of them.
+    """Return the name of a run's object in its store; with an empty `name` the prefix of all of them.
 
     Raises:
         ConfigError: The id cannot be part of a key.

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from actions.run.client import load_run, send_request
-from actions.run.context.home_address import parse_home, run_key
+from actions.run.context.store_address import parse_store, run_key
 from actions.run.journal.store import append_record
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages import terraform as stage_module
@@ -24,7 +24,7 @@ from actions.run.state.records import Operator, RequestKind, TakenOver
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
 from actions.terraform import arguments
-from actions.terraform.backend import StateHome
+from actions.terraform.backend import StateBackend
 from actions.terraform.driver import TerraformDriver, find_terraform
 from actions.terraform.failure import StateLockedError
 from actions.terraform.state import is_of_the_dead
@@ -290,8 +290,8 @@ async def test_the_lock_of_a_short_command_whose_answer_was_lost_is_known_as_our
         roots.work_folder(folder),
         {},
         program=program,
-        home=StateHome(
-            BUCKET, parse_home(HOME).key(run_key(folder.name, "terraform/net.tfstate")), "us-west-2", is_aws=False
+        store=StateBackend(
+            BUCKET, parse_store(HOME).key(run_key(folder.name, "terraform/net.tfstate")), "us-west-2", is_aws=False
         ),
     )
     assert driver.dead_holders() == []

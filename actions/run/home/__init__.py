@@ -1,1 +1,0 @@
-"""The home of runs: a place in S3 that the runs of a team are replicated to as they are written."""
