@@ -1,0 +1,191 @@
+"""Keys in every pane of the console, while the curves of a run with a long past grow.
+
+    python -m tests.bench.panes [--steps N]            the figures as JSON, on a synthetic fleet of 500 / 5,000
+    python -m tests.bench.panes write FOLDER STEP      the run's training goes on from this step, ten steps a second
+
+The run is on disk as if its runner had just ended: nothing but the console acts on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actions.base.clock import SystemClock
+from actions.cluster.logs.lines import LogLine
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import Journal, create_journal
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.records import Action, ClusterName, Created, Intent, Outcome, Result, StageOutline
+from tests.bench.measure import Figures, keys_in_order, machine
+from tests.bench.program import Program, environment
+from tests.bench.server import fleet_server
+from tests.bench.target import Target
+
+_ROOT = Path(__file__).parents[2]
+RUN = "bench-1128-a2b3c4d5e6f7g"
+STEPS = 400_000
+_STAGE = "train"
+_BATCH = 500
+_STEP_SECONDS = 0.1
+_PRESSES = 30
+_PANES = {
+    "home": b"H",
+    "nodes": b"1",
+    "pods": b"2",
+    "blueprints": b"3",
+    "run": b"4",
+    "logs": b"5",
+    "accelerators": b"6",
+    "charts": b"7",
+    "events": b"8",
+    "cost": b"9",
+    "objects": b"K",
+    "runs": b"0",
+}
+_ESCAPE = b"\x1b"
+
+
+def a_run(folder: Path, steps: int) -> None:
+    """Write the journal of a training that has ended, and so many steps of its log."""
+    folder.mkdir(parents=True, mode=0o700)
+    stage = StageOutline(_STAGE, "job", "Training", (), 60.0, 600.0, charts=("train_loss", "grad_norm"))
+    created = Created(RUN, "bench", "A long training", "", {}, ClusterName("bench", "us-west-2"), (stage,))
+    create_journal(journal_path(folder), created, SystemClock())
+    journal = Journal(journal_path(folder), SystemClock())
+    journal.append(Intent(Action.PERFORM), stage=_STAGE, attempt=1)
+    journal.append(Outcome(Action.PERFORM, Result.DONE), stage=_STAGE, attempt=1)
+    journal.close()
+    writer = SpoolWriter(folder, _STAGE)
+    source = writer.source("bench", "train-0", "main", "uid-0")
+    begun = time.time() - steps * _STEP_SECONDS
+    for first in range(0, steps, _BATCH):
+        numbers = range(first, min(first + _BATCH, steps))
+        writer.write_lines(source, [_line(number, begun + number * _STEP_SECONDS) for number in numbers])
+    writer.close()
+
+
+def _line(step: int, at: float) -> LogLine:
+    """One step of a training whose loss is noisy."""
+    noise = random.Random(step).gauss(0.0, 0.4)
+    loss = 2.0 + 3.0 * math.exp(-step / 60_000) + noise
+    return LogLine(int(at * 1e9), f'{{"step": {step}, "loss": {loss:.5f}, "grad_norm": {abs(noise) + 0.5:.5f}}}')
+
+
+def write(folder: Path, step: int) -> None:
+    """Let the training go on until the parent closes stdin."""
+    writer = SpoolWriter(folder, _STAGE)
+    source = writer.source("bench", "train-0", "main", "uid-0")
+    began = time.monotonic()
+    while True:
+        writer.write_lines(source, [_line(step, time.time())])
+        step += 1
+        began += _STEP_SECONDS
+        time.sleep(max(0.0, began - time.monotonic()))
+
+
+@contextmanager
+def _growing(folder: Path, step: int) -> Iterator[None]:
+    argv = [sys.executable, "-m", "tests.bench.panes", "write", str(folder), str(step)]
+    with subprocess.Popen(argv, cwd=_ROOT) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def measure_panes(target: Target, folder: Path, *, steps: int = STEPS) -> Figures:
+    """Milliseconds from `:` to the command line on the terminal in each pane, alone on the screen, and longest stalls.
+
+    A command line takes a row of the pane, so that all of it is laid out anew. Of the charts the figures are taken at
+    rest, while the curves grow, and for `L`, which draws them on another axis.
+    """
+    run = folder / "state" / "eksml-tui" / "runs" / RUN
+    a_run(run, steps)
+    argv = [sys.executable, "-m", "tests.bench.probe", str(folder / "stall"), "--run", RUN]
+    variables = environment(folder, target.kubeconfig) | {"PYTHONPATH": str(_ROOT)}
+    found: Figures = {"steps": steps}
+    with Program(argv, variables, stall_file=folder / "stall") as program:
+        program.wait(rb"\$[\d,]+\.\d\d/h")
+        program.drain(6.0)
+        program.type(b"7")
+        found["chart_complete_seconds"] = round(_complete(program), 1)
+        found["charts_at_rest"] = _pressed(program, "charts")
+        found["charts_other_axis"] = _axes(program)
+        with _growing(run, steps):
+            program.drain(3.0)
+            for pane in _PANES:
+                found[pane] = _pressed(program, pane)
+            program.type(b"7")
+            program.drain(1.0)
+            found["charts_other_axis_live"] = _axes(program)
+    return found
+
+
+def _complete(program: Program) -> float:
+    """Wait until the curve is read: the console is at rest."""
+    began = time.perf_counter()
+    while True:
+        cpu = program.cpu_seconds()
+        program.drain(2.0)
+        if program.cpu_seconds() - cpu < 0.1:
+            return time.perf_counter() - began - 2.0
+
+
+def _pressed(program: Program, pane: str) -> Figures:
+    program.type(_PANES[pane])
+    program.drain(2.0)
+    program.longest_stall_ms()
+    times = []
+    for _ in range(_PRESSES):
+        program.forget()
+        began = time.perf_counter()
+        program.type(b":")
+        times.append((program.wait(rb"command", seconds=10) - began) * 1000)
+        program.drain(0.23)
+        program.type(_ESCAPE)
+        program.drain(0.31)
+    wall, busy = program.longest_stall_ms()
+    return keys_in_order(times) | {"longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
+
+
+def _axes(program: Program) -> Figures:
+    program.longest_stall_ms()
+    times = []
+    for _ in range(_PRESSES // 2):
+        program.forget()
+        began = time.perf_counter()
+        program.type(b"L")
+        times.append((program.wait(rb"\(log\)", seconds=10) - began) * 1000)
+        program.drain(0.23)
+        program.type(b"L")
+        program.drain(0.31)
+    wall, busy = program.longest_stall_ms()
+    return keys_in_order(times) | {"longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
+
+
+def main() -> None:
+    """Measure, or write."""
+    if sys.argv[1:2] == ["write"]:
+        write(Path(sys.argv[2]), int(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=STEPS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
+        with fleet_server("synthetic", 500, 5_000, Path(name)) as target:
+            found = {"begun_on": machine()} | measure_panes(target, Path(name) / "home", steps=options.steps)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
