@@ -1,9 +1,7 @@
 """Keys in every pane of the console, while the curves of a run with a long past grow.
 
-    python -m tests.bench.panes [--steps N]            the figures as JSON, on a synthetic fleet of 500 / 5,000
-    python -m tests.bench.panes write FOLDER STEP      the run's training goes on from this step, ten steps a second
-
-The run is on disk as if its runner had just ended: nothing but the console acts on it.
+python -m tests.bench.panes [--steps N]            the figures as JSON, on a synthetic fleet of 500 / 5,000
+python -m tests.bench.panes train FOLDER STEP      in the place of the run's runner: its training goes on
 """
 
 from __future__ import annotations
@@ -12,22 +10,24 @@ import argparse
 import json
 import math
 import random
+import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal, create_journal
 from actions.run.spool.writer import SpoolWriter
-from actions.run.state.records import Action, ClusterName, Created, Intent, Outcome, Result, StageOutline
+from actions.run.state.records import Action, ClusterName, Created, Intent, StageOutline
 from tests.bench.measure import Figures, keys_in_order, machine
-from tests.bench.program import Program, environment
+from tests.bench.program import Program, environment, load
 from tests.bench.server import fleet_server
 from tests.bench.target import Target
 
@@ -56,14 +56,13 @@ _ESCAPE = b"\x1b"
 
 
 def a_run(folder: Path, steps: int) -> None:
-    """Write the journal of a training that has ended, and so many steps of its log."""
+    """Write the journal of a run in training, and so many steps of its log."""
     folder.mkdir(parents=True, mode=0o700)
     stage = StageOutline(_STAGE, "job", "Training", (), 60.0, 600.0, charts=("train_loss", "grad_norm"))
     created = Created(RUN, "bench", "A long training", "", {}, ClusterName("bench", "us-west-2"), (stage,))
     create_journal(journal_path(folder), created, SystemClock())
     journal = Journal(journal_path(folder), SystemClock())
     journal.append(Intent(Action.PERFORM), stage=_STAGE, attempt=1)
-    journal.append(Outcome(Action.PERFORM, Result.DONE), stage=_STAGE, attempt=1)
     journal.close()
     writer = SpoolWriter(folder, _STAGE)
     source = writer.source("bench", "train-0", "main", "uid-0")
@@ -78,27 +77,41 @@ def _line(step: int, at: float) -> LogLine:
     """One step of a training whose loss is noisy."""
     noise = random.Random(step).gauss(0.0, 0.4)
     loss = 2.0 + 3.0 * math.exp(-step / 60_000) + noise
-    return LogLine(int(at * 1e9), f'{{"step": {step}, "loss": {loss:.5f}, "grad_norm": {abs(noise) + 0.5:.5f}}}')
+    others = f'"grad_norm": {abs(noise) + 0.5:.5f}, "learning_rate": {1e-4 * math.exp(-step / 1e5):.3e}'
+    return LogLine(int(at * 1e9), f'{{"step": {step}, "loss": {loss:.5f}, {others}}}')
 
 
-def write(folder: Path, step: int) -> None:
-    """Let the training go on until the parent closes stdin."""
+def train(folder: Path, step: int) -> None:
+    """Hold the run as its runner does; once stdin has ended, its training goes on from this step, ten steps a second."""
+    clock = SystemClock()
+    lease = take_runner_lease(journal_path(folder), clock)
+    heartbeat = Heartbeat(folder, lease.holder, clock)
     writer = SpoolWriter(folder, _STAGE)
     source = writer.source("bench", "train-0", "main", "uid-0")
-    began = time.monotonic()
+    is_training = False
+    due = time.monotonic()
     while True:
-        writer.write_lines(source, [_line(step, time.time())])
-        step += 1
-        began += _STEP_SECONDS
-        time.sleep(max(0.0, began - time.monotonic()))
+        heartbeat.beat()
+        if is_training:
+            writer.write_lines(source, [_line(step, time.time())])
+            step += 1
+        due += _STEP_SECONDS
+        if select.select([] if is_training else [sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
+            is_training = True
 
 
 @contextmanager
-def _growing(folder: Path, step: int) -> Iterator[None]:
-    argv = [sys.executable, "-m", "tests.bench.panes", "write", str(folder), str(step)]
-    with subprocess.Popen(argv, cwd=_ROOT) as process:
+def _runner(folder: Path, step: int) -> Iterator[Callable[[], None]]:
+    """Have the run held. Yields what lets its training go on."""
+    argv = [sys.executable, "-m", "tests.bench.panes", "train", str(folder), str(step)]
+    with subprocess.Popen(argv, cwd=_ROOT, stdin=subprocess.PIPE, text=True) as process:
+
+        def go_on() -> None:
+            if process.stdin is not None:
+                process.stdin.close()
+
         try:
-            yield
+            yield go_on
         finally:
             process.terminate()
 
@@ -114,20 +127,25 @@ def measure_panes(target: Target, folder: Path, *, steps: int = STEPS) -> Figure
     argv = [sys.executable, "-m", "tests.bench.probe", str(folder / "stall"), "--run", RUN]
     variables = environment(folder, target.kubeconfig) | {"PYTHONPATH": str(_ROOT)}
     found: Figures = {"steps": steps}
-    with Program(argv, variables, stall_file=folder / "stall") as program:
+    with _runner(run, steps) as go_on, Program(argv, variables, stall_file=folder / "stall") as program:
         program.wait(rb"\$[\d,]+\.\d\d/h")
         program.drain(6.0)
         program.type(b"7")
         found["chart_complete_seconds"] = round(_complete(program), 1)
         found["charts_at_rest"] = _pressed(program, "charts")
         found["charts_other_axis"] = _axes(program)
-        with _growing(run, steps):
-            program.drain(3.0)
-            for pane in _PANES:
-                found[pane] = _pressed(program, pane)
-            program.type(b"7")
-            program.drain(1.0)
-            found["charts_other_axis_live"] = _axes(program)
+        go_on()
+        program.drain(3.0)
+        found["charts_live"] = load(program, 10.0)
+        program.type(b"M")
+        program.drain(1.0)
+        found["several_charts_live"] = load(program, 10.0) | {"keys": _pressed(program, "")}
+        program.type(b"M")
+        for pane in _PANES:
+            found[pane] = _pressed(program, pane)
+        program.type(b"7")
+        program.drain(1.0)
+        found["charts_other_axis_live"] = _axes(program)
     return found
 
 
@@ -142,7 +160,7 @@ def _complete(program: Program) -> float:
 
 
 def _pressed(program: Program, pane: str) -> Figures:
-    program.type(_PANES[pane])
+    program.type(_PANES.get(pane, b""))
     program.drain(2.0)
     program.longest_stall_ms()
     times = []
@@ -155,7 +173,7 @@ def _pressed(program: Program, pane: str) -> Figures:
         program.type(_ESCAPE)
         program.drain(0.31)
     wall, busy = program.longest_stall_ms()
-    return keys_in_order(times) | {"longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
+    return {**keys_in_order(times), "longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
 
 
 def _axes(program: Program) -> Figures:
@@ -170,20 +188,22 @@ def _axes(program: Program) -> Figures:
         program.type(b"L")
         program.drain(0.31)
     wall, busy = program.longest_stall_ms()
-    return keys_in_order(times) | {"longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
+    return {**keys_in_order(times), "longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
 
 
 def main() -> None:
-    """Measure, or write."""
-    if sys.argv[1:2] == ["write"]:
-        write(Path(sys.argv[2]), int(sys.argv[3]))
+    """Measure, or be what is measured."""
+    if sys.argv[1:2] == ["train"]:
+        train(Path(sys.argv[2]), int(sys.argv[3]))
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
-        with fleet_server("synthetic", 500, 5_000, Path(name)) as target:
-            found = {"begun_on": machine()} | measure_panes(target, Path(name) / "home", steps=options.steps)
+    with (
+        tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name,
+        fleet_server("synthetic", 500, 5_000, Path(name)) as target,
+    ):
+        found = {"begun_on": machine()} | measure_panes(target, Path(name) / "home", steps=options.steps)
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
 
 
