@@ -82,7 +82,7 @@ def _line(step: int, at: float) -> LogLine:
 
 
 def train(folder: Path, step: int) -> None:
-    """Hold the run as its runner does; once stdin has ended, its training goes on from this step, ten steps a second."""
+    """Hold the run as its runner does; its training goes on, ten steps a second, once stdin has ended."""
     clock = SystemClock()
     lease = take_runner_lease(journal_path(folder), clock)
     heartbeat = Heartbeat(folder, lease.holder, clock)
