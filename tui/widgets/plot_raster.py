@@ -151,4 +151,4 @@ def _colored(line: Sequence[Cell]) -> str:
             parts.append("\x1b[38;2;{};{};{}m".format(*color))
             now = color
         parts.append(character)
-    return "".join([*parts, "\x1b[0m"])
+    return "".join(parts) if now is None else "".join([*parts, "\x1b[0m"])
