@@ -87,7 +87,7 @@ class _ZoomedByWheel(LineWidget):
 
 
 class _Drawn(NamedTuple):
-    """What a chart is drawn of."""
+    """The input of a drawing: the same again is the same chart."""
 
     size: Size
     version: object
@@ -167,7 +167,7 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         self._drawn_at = -DRAW_SECONDS
         self._draw_timer: Timer | None = None
         self._drawn: _Drawn | None = None
-        """What the chart on screen was drawn of; `None` without one."""
+        """The input of the chart on screen; `None` without one."""
 
     @property
     def options(self) -> PlotOptions:
@@ -359,29 +359,20 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         styles = [parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
         if drawn != self._drawn:
             self._drawn, self._drawn_at = drawn, asyncio.get_running_loop().time()
-            self._body = self._drawn_body(styles)
+            lines = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
+            with shown(lambda sentence: lines.extend(folded(sentence, max(1, self.size.width - 1)))):
+                self._span = x_range(self._curves, self._options)
+                lines = lines or picture_of(
+                    self._curves,
+                    [_pen(style) for style in styles],
+                    width=self.size.width,
+                    height=self.size.height - LEGEND_ROWS,
+                    options=self._options,
+                    rules=_rules(self._marks, self._options, self.resolved_styles, self.size.width),
+                )
+            self._body = _strips(lines, parts["plot--axes"])
         self._legend = [self._legend_strip(styles), self._reading_strip()] if self._curves else []
         self.refresh()
-
-    def _drawn_body(self, styles: Sequence[Style]) -> list[Strip]:
-        """Return the chart, or what stands in its place."""
-        told = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
-        lines: list[str] = []
-        with shown(lambda sentence: lines.extend(folded(sentence, max(1, self.size.width - 1)))):
-            self._span = x_range(self._curves, self._options)
-            lines += told or picture_of(
-                self._curves,
-                [_pen(style) for style in styles],
-                width=self.size.width,
-                height=self.size.height - LEGEND_ROWS,
-                options=self._options,
-                rules=_rules(self._marks, self._options, self.resolved_styles, self.size.width),
-            )
-        axes = self.resolved_styles.parts["plot--axes"]
-        return [
-            Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
-            for line in lines
-        ]
 
     def _legend_strip(self, styles: Sequence[Style]) -> Strip:
         """Return the curves' colours with their last values; on a narrow widget the y label is left out first."""
@@ -412,6 +403,14 @@ class PlotView(_ZoomedByWheel, can_focus=True):
             if strip.cell_length <= self.size.width:
                 break
         return strip
+
+
+def _strips(lines: Sequence[str], axes: Style) -> list[Strip]:
+    """Return the lines of a chart, in the colour of its axes where they have none."""
+    return [
+        Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
+        for line in lines
+    ]
 
 
 def _pen(style: Style) -> Pen:

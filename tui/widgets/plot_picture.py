@@ -26,7 +26,7 @@ from tui.present.telemetry.curves import (
     on_axis,
     short_number,
 )
-from tui.widgets.plot_raster import Axis
+from tui.present.telemetry.raster import Axis
 from tui.widgets.plot_renderer import PlotOptions, axes_of, is_smoothed
 
 if TYPE_CHECKING:

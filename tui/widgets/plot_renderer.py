@@ -29,7 +29,7 @@ from tui.present.telemetry.curves import (
     time_labels,
     time_ticks,
 )
-from tui.widgets.plot_raster import Axis, Color, Stroke, draw_strokes
+from tui.present.telemetry.raster import Axis, Color, Stroke, draw_strokes
 
 _MOST_POWER = math.log10(MOST)
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
