@@ -6,14 +6,11 @@ python -m tests.bench.panes train FOLDER STEP      in the place of the run's run
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import random
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,9 +23,8 @@ from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal, create_journal
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.records import Action, ClusterName, Created, Intent, StageOutline
-from tests.bench.measure import Figures, keys_in_order, machine
+from tests.bench.measure import Figures, keys_in_order
 from tests.bench.program import Program, environment, load
-from tests.bench.server import fleet_server
 from tests.bench.target import Target
 
 _ROOT = Path(__file__).parents[2]
@@ -191,21 +187,5 @@ def _axes(program: Program) -> Figures:
     return {**keys_in_order(times), "longest_stall_ms": wall, "longest_stall_cpu_ms": busy}
 
 
-def main() -> None:
-    """Measure, or be what is measured."""
-    if sys.argv[1:2] == ["train"]:
-        train(Path(sys.argv[2]), int(sys.argv[3]))
-        return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=STEPS)
-    options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name,
-        fleet_server("synthetic", 500, 5_000, Path(name)) as target,
-    ):
-        found = {"begun_on": machine()} | measure_panes(target, Path(name) / "home", steps=options.steps)
-    sys.stdout.write(json.dumps(found, indent=2) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    train(Path(sys.argv[2]), int(sys.argv[3]))
