@@ -46,6 +46,7 @@ class Store:
     """A home in memory that knows how much of it others hold; a curve's parts are made as they are read."""
 
     address = "s3://fake"
+    most_bytes = 1 << 20
 
     def __init__(self, parts: int) -> None:
         self.kept: dict[str, bytes] = {}
@@ -73,13 +74,13 @@ class Store:
         self.kept[name] = data
         return WriteReceipt("e", 0.0)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+    async def objects(self, prefix: str) -> list[ListedObject]:
         series = [
             ListedObject(PART(number * TAIL_BYTES), "e", self.sizes.get(number, TAIL_BYTES), 0.0)
             for number in range(self.parts)
         ]
         kept = [ListedObject(name, "e", len(data), 0.0) for name, data in self.kept.items()]
-        return [item for item in (*kept, *series) if item.key.startswith(prefix) and item.key > after]
+        return [item for item in (*kept, *series) if item.key.startswith(prefix)]
 
 
 async def a_store(tmp_path: Path, parts: int) -> tuple[Store, RunStore]:
