@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from actions.run.results import Copy
 
 _FOLLOW_SECONDS = 0.25
-_HOMES_SECONDS = 3.0
+_STORES_SECONDS = 3.0
 """Time for the stores of parked runs to name another machine."""
 _RUN_FIELDS = (
     "id", "folder", "state", "stage", "blueprint", "title", "cluster", "created_at", "began_at", "ended_at",
@@ -162,7 +162,7 @@ def _listed(options: Namespace) -> list[RunSummary]:
     from actions.run.store.taken import note_taken
 
     os.environ.update(_environment(options))  # for boto3
-    return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_HOMES_SECONDS)) else runs
+    return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_STORES_SECONDS)) else runs
 
 
 def _show(options: Namespace) -> int:

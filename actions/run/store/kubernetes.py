@@ -263,7 +263,7 @@ class KubernetesStore:
     async def _write_lease(self, run_id: str, document: LeaseDocument, after: StoreLease | None) -> Document:
         from kubernetes.aio.client import CoordinationV1Api, V1Lease, V1LeaseSpec, V1ObjectMeta
 
-        from actions.cluster.auth.typed import document_of
+        from actions.cluster.auth.typed import model_document
 
         leases = CoordinationV1Api(await self._session.typed_client())
         namespace, name = await self._place(run_id), lease_name(run_id)
@@ -288,13 +288,13 @@ class KubernetesStore:
             made = await leases.patch_namespaced_lease(
                 name, namespace, lease, field_manager=MANAGER, _content_type=_MERGE
             )
-        return document_of(made)
+        return model_document(made)
 
     async def _put(self, name: str, data: bytes, etag: str) -> Document:
         """Create an object, or replace the one with this resource version."""
         from kubernetes.aio.client import CoreV1Api, V1ConfigMap, V1Secret
 
-        from actions.cluster.auth.typed import document_of
+        from actions.cluster.auth.typed import model_document
 
         core = CoreV1Api(await self._session.typed_client())
         namespace, metadata, place = (
@@ -309,13 +309,13 @@ class KubernetesStore:
                 changed = core.replace_namespaced_secret(place, namespace, secret, field_manager=MANAGER)
             else:
                 changed = core.create_namespaced_secret(namespace, secret, field_manager=MANAGER)
-            return document_of(await changed)
+            return model_document(await changed)
         config_map = V1ConfigMap(metadata=metadata, data=text, binary_data=packed)
         if etag:
             written = core.replace_namespaced_config_map(place, namespace, config_map, field_manager=MANAGER)
         else:
             written = core.create_namespaced_config_map(namespace, config_map, field_manager=MANAGER)
-        return document_of(await written)
+        return model_document(await written)
 
     async def _in_namespace(self, namespace: str, write: Callable[[], Awaitable[T]]) -> T:
         """Create an object; if its namespace is missing, make that first.
