@@ -48,8 +48,11 @@ class LossySession(KubeSession):
     """A session whose changes arrive, and whose answers to them are lost, while `is_lossy`."""
 
     is_lossy = False
+    is_away = False
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if self.is_away:
+            raise UnreachableError("It does not answer.")
         answer = await super().request(method, path, **options)
         if self.is_lossy and method != "GET":
             raise UnreachableError("The answer was lost.")
@@ -364,6 +367,39 @@ async def test_an_answer_that_was_lost_is_no_conflict(place: Place, store: RunSt
     assert (await store.put_if_absent(name, b"1")).etag
     assert (await store.replace(run_key(run_id, "files/y"), b"2", etag=first.etag)).etag
     assert (await renew_lease(store, run_id, lease)).epoch == 1
+
+
+async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, store: RunStore, run_id: str) -> None:
+    if place.proxy is not None:
+        place.proxy.is_away = True
+    elif place.session is not None:
+        place.session.is_away = True
+    else:
+        (place.folder / "runs").mkdir(parents=True, exist_ok=True)
+        (place.folder / "runs").rename(place.folder / "kept")
+        (place.folder / "runs").symlink_to(place.folder / "runs")  # a loop
+    document = LeaseDocument(1, ANNA, "a", "", 30.0, "n")
+    name = run_key(run_id, "files/x")
+    for ask in (
+        store.lease(run_id),
+        store.leases(),
+        store.run_ids(),
+        store.get(name),
+        store.objects(run_key(run_id)),
+        store.put_lease(run_id, document, after=None),
+        store.put_if_absent(name, b"1"),
+        store.replace(name, b"1", etag="1"),
+        store.remove_run(run_id),
+    ):
+        with pytest.raises((UnreachableError, ConfigError)):
+            await ask
+    if place.proxy is not None:
+        place.proxy.mend()
+    elif place.session is not None:
+        place.session.is_away = False
+    else:
+        (place.folder / "runs").unlink()
+        (place.folder / "kept").rename(place.folder / "runs")
 
 
 async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str) -> None:
