@@ -1,4 +1,4 @@
-"""What the store in a cluster has beside the suite of all stores: rights, namespaces, and what others write there.
+"""The store in a cluster, beside the suite of all stores: rights, namespaces, and objects that others write there.
 
 On the sandbox, and on the real API server where there is one.
 """

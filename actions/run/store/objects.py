@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
-from actions.base.errors import ConfigError, ConflictError, FormatError
+from actions.base.errors import ConfigError, ConflictError, FormatError, UnreachableError
+from actions.base.executors import at_once
 from actions.base.guard import require_guard
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line
@@ -26,6 +27,8 @@ LATEST = 4e9
 LEASE = "lease.json"
 """The name of a lease, below its run, where it is an object."""
 MOST_LEASE_BYTES = 64 << 10
+REMOVAL_ROUNDS = 20
+"""Lists of a run that is removed: each may have what another process has written since the last one."""
 
 T = TypeVar("T")
 
@@ -318,6 +321,20 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         return decode_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
+
+
+async def remove_objects(store: RunStore, run_id: str) -> None:
+    """Delete all objects of a run, also those that are written meanwhile.
+
+    Raises:
+        UnreachableError: Another process goes on writing.
+    """
+    for _ in range(REMOVAL_ROUNDS):
+        listed = await store.objects(run_key(run_id))
+        if not listed:
+            return
+        await at_once([item.key for item in listed], store.delete)
+    raise UnreachableError(f"{store.address} gets new objects of {run_id} while it is removed there.")
 
 
 def run_id_in(name: str) -> str:
