@@ -108,12 +108,9 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         return None
     end_known = known_until(view)
     now = now if end_known is None else min(now, end_known)
-    known = [(_usd(price), *share) for price in view.prices for share in times_known(view, price)]
-    may = [(_usd(price), period) for price in view.prices for period in times_possible(view, price)]
-    total = sum((usd * share * _hours(period, now) for usd, period, share in known), _NOTHING)
-    most = sum((usd * _hours(period, now) for usd, period in may), _NOTHING)
-    rate = sum((usd * share for usd, period, share in known if period.end is None), _NOTHING)
-    at_most = sum((usd for usd, period in may if period.end is None), _NOTHING)
+    known, may = _times(view)
+    total, rate = _sum(known, now)
+    most, at_most = _sum(may, now)
     paid = [price for price in view.prices if times_possible(view, price)]
     return Spending(
         usd=total,
@@ -129,12 +126,20 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     )
 
 
+def is_steady(view: RunView, now: float) -> bool:
+    """Return whether `Spending.later` holds for what was spent at `now`: no stage works, nothing is out of order."""
+    known, may = _times(view)
+    (total, rate), (most, at_most) = _sum(known, now), _sum(may, now)
+    is_at_work = any(period.end is None or period.end > now for stage in view.stages for period in stage.worked)
+    return not is_at_work and most >= total and at_most >= rate
+
+
 def known_until(view: RunView) -> float | None:
     """Return when the records of a copy end, of which others may have more: seconds since the epoch; else `None`."""
     for notice in view.notices:
         if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
             return notice.since
-        if notice.kind is NoticeKind.RESTORED:
+        if notice.kind in (NoticeKind.RESTORED, NoticeKind.COPY):
             return last_moment(view)
     return None
 
@@ -216,16 +221,36 @@ def _usd(price: HeldPrice) -> Decimal:
     return Decimal(price.usd_per_hour) if price.usd_per_hour else _NOTHING
 
 
+_Paid = tuple[Decimal, Period, Decimal]
+"""US dollars an hour, when they are paid, and the part of them that is."""
+
+
+def _times(view: RunView) -> tuple[list[_Paid], list[_Paid]]:
+    """Return what is known to have been paid, and what may have been."""
+    known = [(_usd(price), *share) for price in view.prices for share in times_known(view, price)]
+    may = [(_usd(price), period, _WHOLE) for price in view.prices for period in times_possible(view, price)]
+    return known, may
+
+
+def _sum(paid: Iterable[_Paid], now: float) -> tuple[Decimal, Decimal]:
+    """Return the sum up to `now`, and the rate at which it goes on."""
+    usd, rate = _NOTHING, _NOTHING
+    for usd_per_hour, period, share in paid:
+        usd += usd_per_hour * share * _hours(period, now)
+        rate += usd_per_hour * share if period.end is None else _NOTHING
+    return usd, rate
+
+
 def _hours(period: Period, now: float) -> Decimal:
     end = now if period.end is None else min(period.end, now)
     return Decimal(str(max(0.0, end - period.begin))) / 3600
 
 
 _EXACT_DIGITS = 80
-"""What is added to a rate and taken away again leaves nothing."""
+"""Digits of a sum: a rate that is added and taken away again leaves nothing."""
 
 
-def _by_stage(view: RunView, known: Iterable[tuple[Decimal, Period, Decimal]], now: float) -> dict[str, Decimal]:
+def _by_stage(view: RunView, known: Iterable[_Paid], now: float) -> dict[str, Decimal]:
     """Return the cost of the hours in which each stage worked: one pass over the moments at which anything changes."""
     rates: dict[float, Decimal] = defaultdict(Decimal)
     workers: dict[float, list[tuple[str, int]]] = defaultdict(list)
@@ -250,6 +275,6 @@ def _by_stage(view: RunView, known: Iterable[tuple[Decimal, Period, Decimal]], n
 
 
 def _edges(period: Period, now: float) -> tuple[tuple[float, int], ...]:
-    """Return begin and end of the part of a period that is past; nothing if there is none, as after a clock set back."""
+    """Return begin and end of the part of a period that is past; nothing if there is none: clocks are set back."""
     end = now if period.end is None else min(period.end, now)
     return ((period.begin, 1), (end, -1)) if period.begin < end else ()

@@ -104,6 +104,11 @@ def mirrors_home() -> Path:
     return state_home() / "mirrors"
 
 
+def mark_path(folder: Path) -> Path:
+    """Return the path of a folder's mark."""
+    return folder / _NAME
+
+
 def read_mark(folder: Path) -> MirrorMark | None:
     """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
     try:

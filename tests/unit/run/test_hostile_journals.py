@@ -138,7 +138,8 @@ def test_it_takes_bounded_memory(tmp_path: Path) -> None:
     _many_records(connection)
     connection.commit()
     connection.close()
-    code = "import sys, pathlib; from actions.run.client import list_runs; print(list_runs(pathlib.Path(sys.argv[1]))[0].error)"
+    code = "import sys, pathlib; from actions.run.client import list_runs; [run] = list_runs(pathlib.Path(sys.argv[1]))"
+    code += "; print(run.error)"
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder.parent)],
         capture_output=True,
