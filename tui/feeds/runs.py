@@ -351,7 +351,7 @@ class RunFeed:
             if self._wanted == summary.id:
                 self.choose(summary.folder)
                 return
-            if self._wanted is None and summary.state is not RunState.TORN_DOWN:
+            if self._wanted is None and summary.state is not RunState.TORN_DOWN and not summary.is_copy:
                 if not summary.error:
                     self.choose(summary.folder)
                 elif self.unreadable != summary:

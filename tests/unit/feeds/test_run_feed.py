@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from actions.run.state.view import StageState
 from actions.run.summaries import RunListing, list_runs
 from tests.support.builders import a_run, a_stage, console_services
 from tests.unit.run.world import creation, make_run
-from tui.feeds.runs import RunFeed, is_list_complete, waiting_stage
+from tui.feeds.runs import RunFeed, is_list_complete, waiting_stage, whole_id
 from tui.screens.status_lines import header_facts
 
 
@@ -106,6 +107,22 @@ async def test_the_first_list_is_shown_as_it_is_read_and_says_what_is_missing(
         (["newest", "older"], frozenset({"oldest"}), False, "newest"),
     ]
     assert (ids_of(feed), feed.unread, is_list_complete(feed)) == (["newest", "older", "oldest"], frozenset(), True)
+    feed.close()
+
+
+async def test_a_copy_of_the_newest_run_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    newest = make_newest(tmp_path, "newest")
+    shutil.copytree(newest, newest.with_name("newest.bak"))
+    (newest.parent / ".order").unlink()
+    feed = RunFeed(SystemClock(), lambda: None)
+    await feed.refresh_list()
+    assert ids_of(feed) == ["newest.bak", "newest"]
+    assert feed.folder == newest
+    assert whole_id(feed, "new") == "newest"
+    feed.choose(newest.with_name("newest.bak"))
+    assert feed.view is not None
+    assert (feed.view.id, feed.is_interrupted) == ("newest.bak", False)
     feed.close()
 
 
