@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -57,6 +57,15 @@ class _Copied(msgspec.Struct):
     signature: tuple[int, int]
 
 
+def _written_at(folder: Path) -> float:
+    """Return when a run's journal was written last; the folder's time changes when a summary is kept there."""
+    found = [0.0]
+    for path in (journal_path(folder), folder / "journal.db-wal"):
+        with suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found)
+
+
 class _RunCopy:
     """One run's folder, as far as it has been copied."""
 
@@ -102,7 +111,7 @@ class RunsCapture:
         try:
             with os.scandir(base) as entries:
                 found = [
-                    (entry.stat().st_mtime, entry.name)
+                    (_written_at(base / entry.name), entry.name)
                     for entry in entries
                     if RUN_NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
                 ]

@@ -12,7 +12,7 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
-from actions.run.journal.folder import restored_path
+from actions.run.journal.folder import journal_path, restored_path
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
 from actions.run.storage.compaction import allocated_bytes
@@ -70,6 +70,7 @@ def survey_run(folder: Path) -> Forgettable:
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
     is_restored = restored_path(folder).exists()
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
+    is_spare = _is_spare(folder, view)
     sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
     return Forgettable(
         id=view.id,
@@ -77,7 +78,7 @@ def survey_run(folder: Path) -> Forgettable:
         state=view.state.value,
         files=len(sizes),
         size_bytes=sum(sizes.values()),
-        obstacles=() if is_restored or is_taken else (*_life_of(folder, view), *_left_of(folder, view)),
+        obstacles=() if is_restored or is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
         log_bytes=_sum_below(sizes, folder / "logs"),
         curve_bytes=_sum_below(sizes, folder / "series"),
         records=view.last_seq,
@@ -88,10 +89,16 @@ def survey_run(folder: Path) -> Forgettable:
             if _is_store_behind(view)
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
-        is_anothers=is_restored or is_taken,
+        is_anothers=is_restored or is_taken or is_spare,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )
+
+
+def _is_spare(folder: Path, view: RunView) -> bool:
+    """Return whether the folder is a copy of one that is there: what the run has made is that one's to account for."""
+    original = next((notice.place for notice in view.notices if notice.kind is NoticeKind.COPY), "")
+    return bool(original) and not folder.is_symlink() and journal_path(folder.with_name(original)).is_file()
 
 
 def _sizes(folder: Path) -> dict[Path, int]:
@@ -138,6 +145,8 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
 
 
 def _life_of(folder: Path, view: RunView) -> Iterator[str]:
+    if folder.is_symlink():
+        yield "its folder is a link to another one, which is to be removed by hand"
     reader = RunReader(folder)
     try:
         reader.poll()

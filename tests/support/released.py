@@ -23,6 +23,9 @@ def unpack(case: str, home: Path) -> Path:
 
 
 def _run_id(folder: Path) -> str:
-    from actions.run.client import load_run
+    from actions.run.journal.reader import RunReader
+    from actions.run.state.records import Created
 
-    return load_run(folder).id
+    created = RunReader(folder).records()[0].body
+    assert isinstance(created, Created)
+    return created.run_id

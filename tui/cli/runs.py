@@ -27,7 +27,6 @@ from actions.run.client import (
     resume_run,
     send_request,
     start_runner,
-    with_losses,
 )
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
@@ -142,7 +141,7 @@ def _list(options: Namespace) -> int:
         from tui.cli.run_verbs.remote_runs import print_known_runs
 
         return print_known_runs(options)
-    runs = with_losses(_listed(options))
+    runs = _listed(options)
     is_short = sys.stdout.isatty()
     now = SystemClock().now().timestamp()
     print_table(

@@ -219,6 +219,7 @@ class PaidFeed:
             self._seen(total, place),
             self._elsewhere(place),
             is_simulated=self._is_simulated,
+            is_whole=not self._runs.unread,
         )
 
     def _of_runs(self) -> Iterator[RunPaid]:

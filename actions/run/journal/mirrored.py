@@ -102,6 +102,11 @@ def copies_folder() -> Path:
     return state_folder() / "mirrors"
 
 
+def mark_path(folder: Path) -> Path:
+    """Return the path of a folder's mark."""
+    return folder / _NAME
+
+
 def read_mark(folder: Path) -> MirrorMark | None:
     """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
     try:

@@ -285,6 +285,8 @@ class NoticeKind(StrEnum):
     """A limit of the run is near, or was reached."""
     RESTORED = "restored"
     """The run was restored from an archive, and is to look at only."""
+    COPY = "copy"
+    """The folder has another name than its run: it is a copy of the run's, and to look at only."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -300,8 +302,9 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
-    """Return whether a run can only be looked at here: another machine carries it out, or it is from an archive."""
-    return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in notices)
+    """Return whether a run can only be looked at here: another machine carries it out, or this is a copy of it."""
+    watched = (NoticeKind.ELSEWHERE, NoticeKind.RESTORED, NoticeKind.COPY)
+    return any(notice.kind in watched for notice in notices)
 
 
 class GoneMachine(msgspec.Struct, frozen=True):

@@ -17,10 +17,11 @@ from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.fleet.quantity import size_text
 from actions.run.journal.mirrored import copies_folder
-from actions.run.journal.reader import RunSummary, list_runs
+from actions.run.journal.reader import RunSummary
 from actions.run.state.view import OVER, RunState
 from actions.run.storage.compaction import allocated_bytes, compact_runs, compactable_files
 from actions.run.storage.spare_copies import put_aside_bytes
+from actions.run.summaries import list_runs
 
 EXPECTED_SAVING = 0.85
 """The part of logs and curves that compaction frees as a rule."""

@@ -16,11 +16,12 @@ from actions.replay.index import CaptureIndex, read_index
 from actions.replay.runs import ReplayedRuns
 from actions.run.journal.folder import journal_path, runs_folder, terraform_path
 from actions.run.journal.lease import Heartbeat, release_lease, take_runner_lease
-from actions.run.journal.reader import RunReader, list_runs
+from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal, append_record
 from actions.run.spool.format import lines_file, points_file
 from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import NoticeKind
+from actions.run.summaries import list_runs
 from tests.support.captures import WALL, MadeCapture, MovedClock
 from tests.unit.run.world import make_run
 

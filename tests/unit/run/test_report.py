@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.run.client import list_runs, with_losses
+from actions.run.client import list_runs
 from actions.run.journal.store import append_record
 from actions.run.paid import PaidThing
 from actions.run.report import run_json, run_table, runs_json, runs_table
@@ -67,7 +67,7 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
         '{"type":"point","number":0,"metric":"train_loss","step":3,"va',
     ]
     points.write_text("\n".join(lines), "utf-8")
-    (run,) = with_losses(list_runs(tmp_path / "runs"))
+    (run,) = list_runs(tmp_path / "runs")
     assert run.last_loss == 2.5125
     spent = Spending(Decimal("12.345"), {}, Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
     things = tuple(PaidThing(title, Decimal("0.5"), run.id) for title in ("2 × p5", "core nodes", "FSx"))
