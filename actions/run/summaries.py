@@ -35,7 +35,7 @@ from actions.run import paid, spending
 from actions.run.journal import reader
 from actions.run.journal.folder import fence_path, restored_path, runs_folder
 from actions.run.journal.mirrored import mark_path
-from actions.run.journal.reader import RunMonitor, RunReader, RunSummary, summary_of, unreadable
+from actions.run.journal.reader import RunMonitor, RunReader, RunSummary, run_summary, unreadable
 from actions.run.journal.run_ids import known_numbers
 from actions.run.limits import options
 from actions.run.state import fold, planner
@@ -247,7 +247,7 @@ def _read(folder: Path, known: _Known | None, files: _Files | None, now: float) 
         view = source.newest
         if view is None:
             raise JournalError(f"{folder} cannot be read.")
-        run = replace(summary_of(source, view, now), last_loss=_last_loss(folder))
+        run = replace(run_summary(source, view, now), last_loss=_last_loss(folder))
     except (ConsoleError, OSError, ValueError) as error:
         reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
         return _Known(unreadable(folder, reason), now, files if is_settled else None)

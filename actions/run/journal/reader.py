@@ -420,7 +420,7 @@ class RunSummary(msgspec.Struct, frozen=True):
         return None if self.began_at is None else max(0.0, end - self.began_at)
 
 
-def summary_of(reader: RunReader, view: RunView, now: float) -> RunSummary:
+def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
     """Return the summary of a run.
 
     Args:

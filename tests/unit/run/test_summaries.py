@@ -21,7 +21,7 @@ from actions.run.client import find_run, list_runs, load_run, resume_interrupted
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import journal_path, restored_path
 from actions.run.journal.lease import take_runner_lease
-from actions.run.journal.reader import RunReader, RunSummary, summary_of
+from actions.run.journal.reader import RunReader, RunSummary, run_summary
 from actions.run.journal.store import Journal, append_record, copy_rows
 from actions.run.state.records import (
     Action,
@@ -113,7 +113,7 @@ def test_what_is_spent_goes_on_without_a_look_at_the_journal(tmp_path: Path, fol
     assert after is not None
     assert after.usd - before.usd == pytest.approx(Decimal(2))
     assert len(folds) == 1
-    anew = summary_of(RunReader(folder), load_run(folder), now + HOUR).spending
+    anew = run_summary(RunReader(folder), load_run(folder), now + HOUR).spending
     assert anew is not None
     assert float(after.usd) == pytest.approx(float(anew.usd))
     assert after.at == anew.at
@@ -178,7 +178,7 @@ def test_a_summary_is_not_believed_once_anything_has_changed(
     assert here.runs == [elsewhere]
     assert elsewhere != known.runs[0]
     assert elsewhere.paid != before.paid or elsewhere.title != before.title or elsewhere.state != before.state
-    anew = summary_of(RunReader(folder), load_run(folder), now)
+    anew = run_summary(RunReader(folder), load_run(folder), now)
     assert elsewhere == replace(anew, spending=elsewhere.spending, number=elsewhere.number)
 
 
