@@ -66,7 +66,7 @@ _END_SECONDS = 10.0
 
 def with_losses(runs: Iterable[RunSummary]) -> list[RunSummary]:
     """Return runs with the newest training loss of each. Reads the end of their curves; what has not grown, once."""
-    from actions.run.spool.reader import last_loss  # imports the readers of logs
+    from actions.run.output.reader import last_loss  # imports the readers of logs
 
     return [run if run.error else replace(run, last_loss=last_loss(run.folder)) for run in runs]
 

@@ -13,7 +13,7 @@ import msgspec
 from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import csv_cell
 from actions.run.journal.reader import load_run
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import Scalar
 from actions.run.state.view import RunView
 from actions.telemetry.curves import Curves, Sample, Series
@@ -26,7 +26,7 @@ WHOLE = 200_000
 
 
 class RunCurves:
-    """The curves of all stages of one run, read on while its spool grows.
+    """The curves of all stages of one run, read on while its output grows.
 
     Of several stages that print the same metric, the curve is that of the last one.
 
@@ -41,7 +41,7 @@ class RunCurves:
         self.settings = settings_of(view)
         self.revision = 0
         """Rises with every value."""
-        self._readers = {stage.id: SpoolReader(folder, stage.id) for stage in view.stages}
+        self._readers = {stage.id: OutputReader(folder, stage.id) for stage in view.stages}
         self._curves = {stage: Curves(capacity) for stage in self._readers}
         self._offsets = dict.fromkeys(self._readers, 0)
 
@@ -52,7 +52,7 @@ class RunCurves:
             Whether more may be waiting.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         for stage, reader in self._readers.items():
             findings, end = reader.findings(self._offsets[stage], limit_bytes=CHUNK_BYTES)
@@ -83,7 +83,7 @@ def read_run(folder: Path, *, capacity: int = WHOLE) -> RunCurves:
     """Return the curves of a run, read to their end.
 
     Raises:
-        JournalError: Its journal or spool cannot be read.
+        JournalError: Its journal or output cannot be read.
     """
     run = RunCurves(folder, load_run(folder), capacity=capacity)
     while run.read_on():

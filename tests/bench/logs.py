@@ -21,11 +21,11 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession, RequestClass
 from actions.cluster.logs.batch import LogBatch, stamp_in
 from actions.cluster.logs.follow import ContainerLog, LogFollower
-from actions.run.spool.writer import SpooledSource, SpoolWriter
+from actions.run.output.writer import OutputSource, OutputWriter
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern
 from tests.bench.server import log_server
-from tui.feeds.spool import SpoolLogFeed
+from tui.feeds.output import OutputLogFeed
 
 _ROOT = Path(__file__).parents[2]
 _STAGE = "train"
@@ -38,13 +38,13 @@ class Spooled:
     def __init__(self, folder: Path) -> None:
         self.lines = 0
         self._folder = folder
-        self._writer = SpoolWriter(folder, _STAGE)
+        self._writer = OutputWriter(folder, _STAGE)
 
-    def source(self, pod: str) -> SpooledSource:
+    def source(self, pod: str) -> OutputSource:
         """Return the source of the spool that one pod's lines go to."""
         return self._writer.source(NAMESPACE, pod, "main", pod)
 
-    def take(self, source: SpooledSource, batch: LogBatch) -> None:
+    def take(self, source: OutputSource, batch: LogBatch) -> None:
         """Write a batch."""
         self.lines += len(batch)
         self._writer.write(source, batch)
@@ -55,7 +55,7 @@ class Spooled:
         Raises:
             RuntimeError: They are not in that order.
         """
-        feed, count, latest = SpoolLogFeed(self._folder, _STAGE), 0, b""
+        feed, count, latest = OutputLogFeed(self._folder, _STAGE), 0, b""
         while feed.has_more:
             records = feed.take(_TAKEN)
             stamps = list(map(stamp_in, records))

@@ -17,11 +17,11 @@ from actions.base.files import write_private
 from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
+from actions.run.output.records import AcceleratorSample
+from actions.run.output.writer import OutputWriter
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence
 from actions.run.spending import Spending
-from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpoolWriter
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
@@ -381,7 +381,7 @@ def _training_spool() -> dict[str, bytes]:
     """Return the files of that spool by their paths: a sample is a file written safely, and there are a hundred."""
     with TemporaryDirectory() as made:
         folder = Path(made)
-        writer = SpoolWriter(folder, "train")
+        writer = OutputWriter(folder, "train")
         for rank, pod in enumerate(workers()):
             source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
             writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
@@ -402,7 +402,7 @@ def spool_bandwidth(folder: Path) -> None:
 def spool_trainium(folder: Path) -> None:
     """One sample of a Trainium node."""
     spool_text(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     text = (CORPUS / "neuron" / "monitor_training.txt").read_text()
     writer.write_sample(TRAINIUM_POD, AcceleratorSample(_NOW - 3, text))
     writer.close()
@@ -413,7 +413,7 @@ TRAINIUM_POD = "llama2-7b-mpi-worker-0"
 
 def spool_text(folder: Path, stage: str, pod: str, text: str) -> None:
     """The output of one pod."""
-    writer = SpoolWriter(folder, stage)
+    writer = OutputWriter(folder, stage)
     source = writer.source("default", pod, "main", f"uid-{pod}")
     writer.write_lines(source, _stamped(text.splitlines(), every=1.0))
     writer.close()

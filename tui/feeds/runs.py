@@ -327,7 +327,7 @@ class RunFeed:
             else:
                 self._tell()
         elif self.is_busy:
-            self._changed()  # its spool may have grown, and durations advance
+            self._changed()  # its output may have grown, and durations advance
 
     def _choose_first(self) -> None:
         for summary in self.summaries:

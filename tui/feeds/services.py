@@ -24,7 +24,7 @@ from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
 from tui.feeds.training import TrainingFeed
-from tui.feeds.upkeep import TakenFeed, UpkeepFeed
+from tui.feeds.upkeep import TakenFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
 TRAINING = "training"
-UPKEEP = "upkeep"
 TAKEN = "runs taken over"
 KEPT = ("nodes", "pods")
 """The resources of a kept snapshot."""
@@ -116,7 +115,6 @@ class ConsoleServices:
         self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
         self.training = TrainingFeed(self.runs, clock, self._has_news, partial(_live_pods, self.cluster))
         self.alarms.sources.append(lambda: self.training.alarms)
-        self.upkeep = UpkeepFeed(settings.disk, clock, ticker.request_paint, is_readonly=settings.readonly)
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.paid = PaidFeed(
             self.runs,
@@ -176,7 +174,6 @@ class ConsoleServices:
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
-            self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
             if (home := self.settings.home) and self.replay is None:
@@ -276,7 +273,6 @@ class ConsoleServices:
                 await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
-        self.upkeep.close()
         self.home.close()
         if self.capture is not None:
             await self.capture.aclose()

@@ -15,8 +15,8 @@ from actions.run.state.view import StageState, StageView
 from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
+from tui.feeds.output import OutputCurves, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
@@ -51,7 +51,7 @@ _DIFFERENCES = 4
 
 
 class CurveSource(Protocol):
-    """A source of curves and progress: a stage's spool, or a watched job."""
+    """A source of curves and progress: a stage's output, or a watched job."""
 
     title: str
     curves: Curves
@@ -88,7 +88,7 @@ class ChartsPane(PlotPane):
         self._awaited = 0
         """The number of runs whose curves are being read, to be compared."""
         self._source: CurveSource | None = None
-        self._spooled: SpoolCurves | None = None
+        self._stored: OutputCurves | None = None
         """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
         self._chosen = ""
         self._metric = ""
@@ -116,7 +116,7 @@ class ChartsPane(PlotPane):
             self._draw_compared()
             return
         if self._awaited:
-            self.show_health(FeedHealth(FeedState.ENDED, "reading the runs' spools"))
+            self.show_health(FeedHealth(FeedState.ENDED, "reading the runs' output"))
             self._progress.show([])
             self._draw_nothing(f"{self._awaited} runs compared", f"Reading the curves of {self._awaited} runs…")
             return
@@ -334,14 +334,14 @@ class ChartsPane(PlotPane):
         return was
 
     def _draw_compared(self) -> None:
-        """Draw the compared runs; one piece of one spool is read at a time."""
+        """Draw the compared runs; one piece of one output is read at a time."""
         from actions.run.comparison import differences_of
         from tui.present.telemetry.charts import compared_curves, difference_lines, legend_lines
 
         runs = self._compared
         if any(run.read_on() for run in runs):
             self.services.ticker.request_paint()
-        self.show_health(FeedHealth(FeedState.ENDED, "from the runs' spools · esc ends the comparison"))
+        self.show_health(FeedHealth(FeedState.ENDED, "from the runs' output · esc ends the comparison"))
         chart, place = self._chart()
         if chart is None:
             self._draw_nothing(f"{len(runs)} runs compared", f"Reading the curves of {len(runs)} runs…")
@@ -405,7 +405,7 @@ class ChartsPane(PlotPane):
         if self._source is not None and self._source is self.services.watched:
             return self.services.supervisor.health(WATCH)
         nothing = "no curve yet" if self.services.runs.view is not None else "no run on screen"
-        word = "from the run's spool" if self._source else nothing
+        word = "from the run's output" if self._source else nothing
         is_live = self._source is not None and self.services.runs.is_busy
         return FeedHealth(FeedState.LIVE if is_live else FeedState.ENDED, word)
 
@@ -423,16 +423,16 @@ class ChartsPane(PlotPane):
         stage = wanted if is_stage else watched_stage(view, folder)
         if stage is None:
             self._source = watched if is_copy else None
-        elif self._spooled is None or (self._spooled.folder, self._spooled.stage) != (folder, stage):
-            self._source = self._spooled = SpoolCurves(folder, stage)
+        elif self._stored is None or (self._stored.folder, self._stored.stage) != (folder, stage):
+            self._source = self._stored = OutputCurves(folder, stage)
         else:
-            is_behind = is_copy and not self._spooled.read_on() and _is_ahead(watched, self._spooled)
-            self._source = watched if is_behind else self._spooled
+            is_behind = is_copy and not self._stored.read_on() and _is_ahead(watched, self._stored)
+            self._source = watched if is_behind else self._stored
 
     def _place(self) -> str:
         """Name run, stage and job of what is drawn, or of what will be; empty without any."""
         view, source = self.services.runs.view, self._source
-        if source is not None and not isinstance(source, SpoolCurves):
+        if source is not None and not isinstance(source, OutputCurves):
             return source.title
         if view is None:
             return ""
@@ -499,6 +499,6 @@ def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str,
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:
     view = services.runs.view
-    if view is None or not isinstance(source, SpoolCurves):
+    if view is None or not isinstance(source, OutputCurves):
         return None
     return next((stage for stage in view.stages if stage.id == source.stage), None)

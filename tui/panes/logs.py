@@ -1,4 +1,4 @@
-"""The logs pane: a stage's log from the run's spool, or any pod's over the API."""
+"""The logs pane: a stage's log from the run's output, or any pod's over the API."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from actions.base.wording import counted, listed
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
 from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
+from tui.feeds.output import OutputLogFeed, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices, default_namespace, replay_epoch
-from tui.feeds.spool import SpoolLogFeed, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.base import ON_OFF, Pane, bindings_of
@@ -280,7 +280,7 @@ class LogsPane(Pane):
         feed = self._feed
         if stage is None or folder is None:
             self._show_nothing()
-        elif not isinstance(feed, SpoolLogFeed) or (feed.folder, feed.stage) != (folder, stage):
+        elif not isinstance(feed, OutputLogFeed) or (feed.folder, feed.stage) != (folder, stage):
             self._show_stage(stage)
         elif view is not None:
             self.entitle(f"log of {place_of(view, stage)}")  # its workload may have been made meanwhile
@@ -290,7 +290,7 @@ class LogsPane(Pane):
         if folder is not None:
             self.services.supervisor.drop(_WORK)
             self._pod = None
-            self._show(SpoolLogFeed(folder, stage))
+            self._show(OutputLogFeed(folder, stage))
 
     def _show_nothing(self) -> None:
         """Show an empty log: no line of another run may stand beside the one on screen."""
@@ -305,7 +305,7 @@ class LogsPane(Pane):
         self._feed = feed
         view = self.services.runs.view
         title = feed.title
-        if isinstance(feed, SpoolLogFeed) and view is not None and view.id == feed.folder.name:
+        if isinstance(feed, OutputLogFeed) and view is not None and view.id == feed.folder.name:
             title = place_of(view, feed.stage)
         self.entitle(f"log of {title}")
         buffer = LogBuffer()
@@ -320,7 +320,7 @@ class LogsPane(Pane):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:
             return FeedHealth(FeedState.ENDED, "no log selected")
-        return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's spool")
+        return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's output")
 
     def _find(self, name: str) -> PodFacts:
         subject = parse_subject(name, default_namespace=default_namespace(self.services))

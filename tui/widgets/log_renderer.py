@@ -314,7 +314,7 @@ class LogRenderer:
     def _body(self, painter: LineWidget, record: BufferedLine, line: int) -> list[Segment]:
         resolved_styles = painter.resolved_styles
         if record.is_marker:
-            text = record.text.removeprefix("-- ").removesuffix(" --")  # as a spool and a pipe have it
+            text = record.text.removeprefix("-- ").removesuffix(" --")  # as an output and a pipe have it
             return [Segment(f"── {text} ──", resolved_styles.parts["log--marker"])]
         plain = segments_of(record.text)
         text = "".join(part for part, _, _ in plain)

@@ -4,7 +4,7 @@
 `…/lease.json`                                           who carries it out, since when, and its newest state
 `…/journal/FIRST_SEQ.jsonl`                              records of the journal, from that number on
 `…/files/NAME`                                           small files of the run's folder
-`…/series/PATH/GENERATION/OFFSET`                        whole lines of an append-only file, from that byte on
+`…/output/STAGE/STREAM/NAME`                             a segment of output, or the open end of a stream
 `…/terraform/STAGE.tfstate`                              written by Terraform's own s3 backend
 """
 

@@ -34,7 +34,7 @@ from actions.run.home.lease import (
     renew_lease,
 )
 from actions.run.home.segments import MOST_ROWS, append_rows, common_end, read_segment, segment_names
-from actions.run.home.series import FileReplica, series_files
+from actions.run.home.series import OutputCopy
 from actions.run.home.store import GuardedHome, ObjectStore, TakenError, segment_seq
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.lease import Heartbeat
@@ -110,7 +110,7 @@ class Replica:
         """The trouble of each part of the work, and its reason."""
         self.sent = -1
         """Number of the newest record in the home; -1 while that is not known."""
-        self._series: dict[tuple[str, str], FileReplica] = {}
+        self._output = OutputCopy(self._guarded, self._put, self._run_id, folder)
         self._kept: dict[str, bytes] | None = None
         """The small files as the home has them; `None` before the first look."""
         self._etags: dict[str, str] = {}
@@ -249,7 +249,7 @@ class Replica:
         return next((place for place, row in unsure if row.stage and row.kind == _OUTCOME), len(rows))
 
     async def _push_all_files(self) -> None:
-        """Write files and curves, and note the records whose stages' files are in the home from then on."""
+        """Write files and output, and note the records whose stages' files are in the home from then on."""
         newest = self._journal.last_seq()
         await self._push_files()
         self._complete_to = newest
@@ -286,16 +286,11 @@ class Replica:
         return common_end(last, rows, self._run_id)
 
     async def _push_files(self) -> None:
-        """Write small files and curves; one that cannot be read now is looked at again the next time."""
+        """Write small files and output; one that cannot be read now is looked at again the next time."""
         with suppress(OSError):
             await self._push_small()
-        for stage, file in await in_thread("home-read", lambda: list(series_files(self._folder))):
-            if (stage, file) not in self._series:
-                self._series[stage, file] = FileReplica(
-                    self._guarded, self._run_id, self._folder, stage, file, epoch=self._epoch
-                )
-            with suppress(OSError):
-                await self._series[stage, file].push()
+        with suppress(OSError):
+            await self._output.push()
 
     async def _push_small(self) -> None:
         if self._kept is None:

@@ -33,7 +33,7 @@ from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageS
 
 
 def open_remote(run: RemoteRun, home: str) -> Path | None:
-    """Return a folder with a copy of the run's journal, spools and blueprint, brought up to date from its home.
+    """Return a folder with a copy of the run's journal, output and blueprint, brought up to date from its home.
 
     Called in a thread, again every few seconds while the run is on screen. The record's `home` is foreign text: only
     the home that the operator has chosen is read because of it.
@@ -43,8 +43,8 @@ def open_remote(run: RemoteRun, home: str) -> Path | None:
         home: The operator's home, `s3://BUCKET/PREFIX`; empty for none.
 
     Returns:
-        The folder, for `RunReader` and `SpoolReader`; `None` if the run has no home that can be read from here: then it
-        is shown from its record, and its logs and curves from its pods.
+        The folder, for `RunReader` and `OutputReader`; `None` if the run has no home that can be read from here: then
+        it is shown from its record, and its logs and curves from its pods.
 
     Raises:
         ConsoleError: The home does not answer.

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from actions.fleet.facts import PodFacts, Resources
 from actions.run.alarms import AlarmKind
 from actions.run.journal.reader import RunSummary
-from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.records import AcceleratorSample
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunState
 from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock
@@ -69,7 +69,7 @@ async def test_a_healthy_training_and_a_stage_without_a_log_are_no_alarm(tmp_pat
 
 def sampled(folder: Path, loads: dict[str, list[int]], *, until: float = NOW.timestamp() - 2) -> None:
     """Spool samples of one GPU a pod, twenty seconds apart, the last one at `until`."""
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     for pod, row in loads.items():
         for place, load in enumerate(row):
             at = until - 20 * (len(row) - 1 - place)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.cluster.logs.lines import LogLine
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView, StageState
 from tests.support import fixed_runs
 from tests.support.builders import NOW
@@ -63,7 +63,7 @@ async def test_a_stage_that_prints_no_metric_has_an_empty_plot(tmp_path: Path, m
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open charts")
         await console.calm("train_loss 1.175")
-        writer = SpoolWriter(tmp_path / OTHER, "data")
+        writer = OutputWriter(tmp_path / OTHER, "data")
         source = writer.source("default", "uniref50-split-0", "main", "uid-split")
         writer.write_lines(source, [LogLine(int(NOW.timestamp() * 1e9), "12 of 80 shards are there")])
         writer.close()
@@ -141,7 +141,7 @@ async def test_smoothing_is_off_for_a_sparse_curve_and_always_said(
 
     start = NOW.timestamp() - 600
     lines = [f"{{'loss': {9 - step / 10:.4f}, 'epoch': 0.1}}" for step in range(40)]
-    writer = SpoolWriter(tmp_path / OTHER, "train")
+    writer = OutputWriter(tmp_path / OTHER, "train")
     source = writer.source("default", "rehearsal-0", "main", "uid-rehearsal")
     writer.write_lines(source, [LogLine(int((start + place) * 1e9), text) for place, text in enumerate(lines)])
     writer.close()

@@ -27,7 +27,7 @@ from actions.run.comparison import (
     shared_metrics,
     values_by_step,
 )
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView
 from actions.telemetry.curves import Series
 from tests.support import fixed_runs
@@ -38,7 +38,7 @@ from tui.cli.runs import run as run_command
 
 def spooled(folder: Path, losses: Sequence[float | str], *, every: int = 1) -> Path:
     """Spool a training that prints its loss at every so many steps."""
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "train-0", "main", f"uid-{folder.name}")
     start = NOW.timestamp() - 600
     lines = [f'{{"step": {place * every}, "loss": {loss}}}' for place, loss in enumerate(losses)]

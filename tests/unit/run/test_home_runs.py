@@ -30,7 +30,6 @@ from actions.base.errors import (
 from actions.base.process import is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.home_address import parse_home, run_key
@@ -41,12 +40,12 @@ from actions.run.home.lease import RunStatus, read_lease, take_lease
 from actions.run.home.listing import announce_run, list_home
 from actions.run.home.mirror import TakenHome, fetch_run, is_lease_news, refreshed_copy
 from actions.run.home.segments import SegmentHead, read_rows
-from actions.run.home.series import parts_of
 from actions.run.home.store import open_home
 from actions.run.journal.reader import load_run
 from actions.run.journal.run_ids import short_ids
 from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
+from actions.run.output.segments import sealed, tail_name
 from actions.run.presence.remote_view import runs_of_home
 from actions.run.report import run_table
 from actions.run.state.records import RequestKind, TakenOver, encode_body
@@ -65,6 +64,7 @@ from tests.support.homes import (
     opened,
 )
 from tests.support.polling import wait
+from tests.support.streams import bytes_of
 from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
@@ -473,17 +473,17 @@ def test_control_characters_of_a_foreign_record_are_removed(home: Proxy, tmp_pat
     async def work() -> None:
         store = opened()
         await store.put_if_absent(run_key("fake-evil", "journal/000000000001.jsonl"), data)
-        await store.put_if_absent(
-            run_key("fake-evil", "series/train/points.jsonl/000001-000000/000000000000"), b'{"a":"\\u001b[2J\\u202e"}\n'
-        )
-        await store.put_if_absent(
-            run_key("fake-evil", "series/../points.jsonl/000001-000000/000000000000"), b"out of the folder\n"
-        )
+        places = "output/train/points/", "output/../points/"
+        segment, packed = sealed(0, b'{"a":"\\u001b[2J\\u202e"}\n')
+        await store.put_if_absent(run_key("fake-evil", places[0] + segment.name), packed)
+        await store.put_if_absent(run_key("fake-evil", places[0] + tail_name(segment.end)), b'{"b":"\\u001b"}\n')
+        await store.put_if_absent(run_key("fake-evil", places[1] + segment.name), packed)
         folder = tmp_path / "fake-evil"
         await fetch_run(store, "fake-evil", folder)
         assert load_run(folder).title == "evil  title"
-        assert (folder / "series" / "train" / "points.jsonl").read_bytes() == b'{"a":"\\u0020[2J\\u0020"}\n'
-        assert not (tmp_path / "points.jsonl").exists()
+        assert bytes_of(folder, "train", "points") == b'{"a":"\\u0020[2J\\u0020"}\n{"b":"\\u0020"}\n'
+        assert [path.name for path in (folder / "output").iterdir()] == ["train"]
+        assert not (folder / "points").exists()
         store.close()
 
     asyncio.run(work())
@@ -590,11 +590,3 @@ def test_a_list_without_runs_and_one_with_a_damaged_run() -> None:
     assert home_table([]) == "There are no runs in this home.\n"
     assert home_json([]) == "[]\n"
     assert short_ids([]) == {}
-
-
-def test_parts_of_files_with_names_that_none_has_are_skipped() -> None:
-    good = "series/train/points.jsonl/000001-000000/000000000000"
-    odd = ("series/train/points.jsonl/000001-abc/000000000000", "series/train/points.jsonl/000001-000000/\u0663")
-    listed = [S3Listed(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
-    ((parts,),) = [tuple(parts_of(listed, "run").values())]
-    assert [part.name for part in parts] == [run_key("run", good)]

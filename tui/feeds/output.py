@@ -1,4 +1,4 @@
-"""The feeds of a run's spool: the log, curves and progress of a stage, also of deleted pods."""
+"""The feeds of a run's output: the log, curves and progress of a stage, also of deleted pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actions.cluster.logs.batch import stamp_in, tag_in
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
@@ -27,7 +27,7 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
     return chosen[-1].id if chosen else None
 
 
-def _has_printed(reader: SpoolReader) -> bool:
+def _has_printed(reader: OutputReader) -> bool:
     return reader.has_lines() or reader.has_findings()
 
 
@@ -45,10 +45,10 @@ def place_of(view: RunView, stage: str) -> str:
     return f"{view.id}/{stage} · {jobs[-1]}" if jobs else f"{view.id}/{stage}"
 
 
-class SpoolLogFeed:
+class OutputLogFeed:
     """The log lines of one stage, from the first one on, in the order of their timestamps.
 
-    Lines are spooled as they arrive, and those of one container may be late. So existing lines are sorted as a whole,
+    Lines are stored as they arrive, and those of one container may be late. So existing lines are sorted as a whole,
     and the newest second of live ones is held back until newer lines, or none, have come. A later line stays where it
     arrived.
 
@@ -71,7 +71,7 @@ class SpoolLogFeed:
         """Return the next lines in order.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         if self._backlog is not None:
             taken = self._backlog.take(limit)
@@ -104,7 +104,7 @@ class SpoolLogFeed:
         return self._reader.pod_of(number)
 
 
-class SpoolCurves:
+class OutputCurves:
     """The curves and progress of one stage.
 
     Args:
@@ -130,7 +130,7 @@ class SpoolCurves:
             Whether more may be waiting.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         findings, offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset
@@ -165,7 +165,7 @@ class OwnProgress:
         """Read on, and return the longest time that a pod's newest bar gives; `None` while none gives any.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         findings, self._offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         for item in findings:
@@ -175,13 +175,13 @@ class OwnProgress:
         return max((state.remaining_seconds for state in known if state.remaining_seconds is not None), default=None)
 
 
-def _reader_of(folder: Path, stage: str) -> SpoolReader:
-    from actions.run.spool.reader import SpoolReader  # imports the log readers: after the first frame
+def _reader_of(folder: Path, stage: str) -> OutputReader:
+    from actions.run.output.reader import OutputReader  # imports the log readers: after the first frame
 
-    return SpoolReader(folder, stage)
+    return OutputReader(folder, stage)
 
 
-def _backlog_of(reader: SpoolReader) -> Backlog:
+def _backlog_of(reader: OutputReader) -> Backlog:
 
     return Backlog(reader)
 
@@ -200,18 +200,18 @@ class _SortedRun(NamedTuple):
 
 
 class Backlog:
-    """A reader of existing lines in order: it scans the spool once for runs of lines, then reads these by time.
+    """A reader of existing lines in order: it scans the output once for runs of lines, then reads these by time.
 
     Each log is in order by itself. So, with runs sorted by their first lines, no later run has a line older than the
     first line of the next one; only the lines of a few runs are held at a time.
 
     Args:
-        reader: Reader of the spool.
+        reader: Reader of the output.
     """
 
-    def __init__(self, reader: SpoolReader) -> None:
+    def __init__(self, reader: OutputReader) -> None:
         self.offset = 0
-        """Offset up to which the spool has been scanned."""
+        """Offset up to which the output has been scanned."""
         self._reader = reader
         self._runs: list[_SortedRun] = []
         self._order = TimeOrder()
@@ -226,7 +226,7 @@ class Backlog:
         """Take about `limit` next lines at most; none during the scan.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         if not self._is_scanned:
             self._scan()
