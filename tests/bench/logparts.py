@@ -40,7 +40,7 @@ class Parts:
         self._batches = [self._batches_of_log() for _ in range(_LOGS)]
         self._folder = folder
         self._rounds = 0
-        self.spool()
+        self.store()
 
     def bare(self) -> None:
         """Do the work of the bare client."""
@@ -70,7 +70,7 @@ class Parts:
             for batch in log:
                 prefilter.pick(batch.data)
 
-    def spool(self) -> None:
+    def store(self) -> None:
         """Write to disk, with what is found in the lines."""
         self._rounds += 1
         writer = OutputWriter(self._place, _STAGE)
@@ -119,7 +119,7 @@ def measure_log_parts(folder: Path) -> dict[str, float]:
         folder: For its files.
     """
     parts = Parts(folder)
-    ways = (parts.bare, parts.filter, parts.sieve, parts.curves, parts.spool, parts.read_back, parts.merge, parts.show)
+    ways = (parts.bare, parts.filter, parts.sieve, parts.curves, parts.store, parts.read_back, parts.merge, parts.show)
     return {way.__name__: round(_best(way), 3) for way in ways}
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from actions.cluster.logs.batch import tag_of
 from actions.cluster.logs.lines import stamp_of
+from actions.run.output.curves import StageCurves
 from actions.run.output.reader import OutputReader
 from actions.run.output.records import LINES, POINTS, SOURCES, stream_path
 from actions.run.output.segments import StreamReader, StreamWriter
 from tests.bench.loglines import log_line
-from tui.feeds.output import OutputCurves, OutputLogFeed
+from tui.feeds.output import NEWEST_BYTES, OutputLogFeed
 
 _STAGE = "train"
 _PODS = 40
@@ -114,15 +115,13 @@ def _read_lines(folder: Path) -> None:
 
 
 def _newest_lines(folder: Path) -> None:
-    feed = OutputLogFeed(folder, _STAGE)
+    feed = OutputLogFeed(folder, _STAGE, newest_bytes=NEWEST_BYTES)
     while not feed.take(1000):
         pass
 
 
 def _curve(folder: Path) -> None:
-    curves = OutputCurves(folder, _STAGE)
-    while curves.read_on():
-        pass
+    StageCurves(folder, _STAGE).read_all()
 
 
 def measure_output(folder: Path) -> dict[str, object]:

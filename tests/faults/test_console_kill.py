@@ -48,7 +48,7 @@ def only_run(program: Program) -> Path:
     return folder
 
 
-def spooled(folder: Path, stage: str) -> list[OutputLine]:
+def stored_output(folder: Path, stage: str) -> list[OutputLine]:
     """Every line of a stage, in the order of their time."""
     reader, offset = OutputReader(folder, stage), 0
     lines: list[OutputLine] = []
@@ -67,7 +67,7 @@ def losses(folder: Path, stage: str) -> list[float]:
 
 
 def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
-    lines = spooled(folder, "train")
+    lines = stored_output(folder, "train")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ")
     terminal.wait(rf"● following +{len(lines):,} lines")
@@ -100,7 +100,7 @@ def test_a_run_outlives_its_consoles_and_the_next_one_shows_all_of_it(program: P
         third.wait(TRAINING)
         kill(second)
         kill(third)
-        the_run_goes_on(program, lambda: len(spooled(folder, "train")))
+        the_run_goes_on(program, lambda: len(stored_output(folder, "train")))
 
     with a_console(program) as fourth:
         fourth.press("4")

@@ -37,7 +37,7 @@ def a_logged_run(tmp_path: Path, sandbox: RunningSandbox, command: str) -> Path:
     return a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of(command))
 
 
-def spooled(folder: Path) -> list[OutputLine]:
+def stored_output(folder: Path) -> list[OutputLine]:
     """All lines of the job, in the order of the file."""
     reader, offset, found = OutputReader(folder, "work"), 0, list[OutputLine]()
     while True:
@@ -50,12 +50,12 @@ def spooled(folder: Path) -> list[OutputLine]:
 
 def texts(folder: Path) -> list[str]:
     """Its lines without markers."""
-    return [line.text for line in spooled(folder) if not line.is_marker]
+    return [line.text for line in stored_output(folder) if not line.is_marker]
 
 
 def markers(folder: Path) -> list[str]:
     """The markers in it."""
-    return [line.text for line in spooled(folder) if line.is_marker]
+    return [line.text for line in stored_output(folder) if line.is_marker]
 
 
 def points(folder: Path) -> int:

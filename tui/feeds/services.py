@@ -19,6 +19,7 @@ from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
+from tui.feeds.output import CurveFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
@@ -113,7 +114,8 @@ class ConsoleServices:
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
-        self.training = TrainingFeed(self.runs, clock, self._has_news, partial(_live_pods, self.cluster))
+        self.curves = CurveFeed(ticker.request_paint)
+        self.training = TrainingFeed(self.runs, self.curves, clock, self._has_news, partial(_live_pods, self.cluster))
         self.alarms.sources.append(lambda: self.training.alarms)
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.paid = PaidFeed(
@@ -273,6 +275,7 @@ class ConsoleServices:
                 await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
+        self.curves.close()
         self.home.close()
         if self.capture is not None:
             await self.capture.aclose()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actions.fleet.facts import PodFacts
     from actions.run.alarms import Alarm
-    from tui.feeds.output import OutputCurves
+    from tui.feeds.output import CurveFeed
 
 LOOK_SECONDS = 5.0
 """Pause between two looks at the output of runs at work."""
@@ -109,19 +109,25 @@ class TrainingFeed:
 
     Args:
         runs: The runs.
+        curves: Of their stages.
         clock: Time, for what is late.
         changed: Called when there are other alarms than before.
         pods: Returns the pods of the console's cluster.
     """
 
     def __init__(
-        self, runs: RunFeed, clock: Clock, changed: Callable[[], None], pods: Callable[[], Iterable[PodFacts]]
+        self,
+        runs: RunFeed,
+        curves: CurveFeed,
+        clock: Clock,
+        changed: Callable[[], None],
+        pods: Callable[[], Iterable[PodFacts]],
     ) -> None:
         self._runs = runs
         self._clock = clock
         self._changed = changed
         self._pods = pods
-        self._curves: dict[tuple[Path, str], OutputCurves] = {}
+        self._curves = curves
         self._alarms: Mapping[str, Alarm] = {}
         self._zeros: dict[tuple[Path, str], _Zeros] = {}
         self.unused: Mapping[str, UnusedDevices] = {}
@@ -147,7 +153,6 @@ class TrainingFeed:
         """Read the output of runs at work on, and find their alarms."""
         at_work = [run for run in self._runs.summaries if run.state is RunState.RUNNING and run.stage]
         places = {(run.folder, run.stage): run.id for run in at_work}
-        self._curves = {place: curves for place, curves in self._curves.items() if place in places}
         found: dict[str, Alarm] = {}
         for place, run_id in places.items():
             for alarm in await self._alarms_at(place, run_id):
@@ -183,14 +188,9 @@ class TrainingFeed:
     async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
         from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs
         from actions.telemetry.alarms import CurveAlarmKind, alarms_of
-        from tui.feeds.output import OutputCurves
 
-        curves = self._curves.setdefault(place, OutputCurves(*place))
         try:
-            has_more = True
-            while has_more:  # a long output is read in pieces
-                has_more = curves.read_on()
-                await asyncio.sleep(0)
+            curves = await self._curves.complete(*place)
         except JournalError:
             return []  # the charts name what is wrong with it
         calls = (CurveAlarmKind.NOT_A_NUMBER, CurveAlarmKind.HANG, CurveAlarmKind.THROUGHPUT_DROP)

@@ -224,7 +224,7 @@ class OutputReader:
 
     def has_lines(self) -> bool:
         """Return whether there is any line, if only a marker."""
-        return _length_of(self._lines) > 0
+        return _has_any(self._lines)
 
     def has_printed_lines(self) -> bool:
         """Return whether any container has printed a line."""
@@ -237,7 +237,7 @@ class OutputReader:
 
     def has_findings(self) -> bool:
         """Return whether any point or progress was read from its lines."""
-        return _length_of(self._points) > 0
+        return _has_any(self._points)
 
     def device_bytes(self) -> int:
         """Return the length of what is kept of accelerators over time; 0 if there is nothing."""
@@ -297,6 +297,13 @@ def _joined(parts: list[Stretch]) -> Scan:
         scans[-1].end if scans else 0,
         is_whole=all(one.is_whole for one in scans),
     )
+
+
+def _has_any(stream: StreamReader) -> bool:
+    try:
+        return stream.has_any()
+    except OSError:
+        return False
 
 
 def _length_of(stream: StreamReader) -> int:

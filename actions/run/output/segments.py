@@ -203,6 +203,21 @@ class StreamReader:
             self._listed_at = changed_at if time.time_ns() - changed_at > _SETTLED_NS else 0
         return self._listing
 
+    def has_any(self) -> bool:
+        """Return whether the stream has a byte. Cheap, however long it is.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        try:
+            with os.scandir(self.folder) as entries:
+                return any(
+                    segment_in(entry.name) is not None or (tail_in(entry.name) is not None and entry.stat().st_size > 0)
+                    for entry in entries
+                )
+        except FileNotFoundError:
+            return False
+
     def begin(self) -> int:
         """Return the place of the first byte that is kept.
 

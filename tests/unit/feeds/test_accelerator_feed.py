@@ -27,7 +27,7 @@ from tui.present.cells import text_of
 ROW = "0, NVIDIA A10G, 97, 3032, 23028, 33, 112.10, 300.00, P0"
 
 
-def spool(folder: Path, *ages_seconds: float) -> Sampled:
+def stored(folder: Path, *ages_seconds: float) -> Sampled:
     writer = OutputWriter(folder, "train")
     for age in ages_seconds:
         writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age, ROW, "node-1"))
@@ -44,7 +44,7 @@ def a_feed() -> AcceleratorFeed:
 
 async def read(folder: Path, *, age_seconds: float) -> WorkerReading:
     """One round for one pod."""
-    spool(folder, age_seconds)
+    stored(folder, age_seconds)
     feed = a_feed()
     kept = feed._samples(Sampled(folder, "train"))
     return await feed._read(asyncio.Semaphore(1), a_pod("worker-0", gpu=1), kept)
@@ -61,13 +61,13 @@ async def test_an_old_sample_is_asked_for_again(tmp_path: Path) -> None:
 
 
 async def test_a_history_begins_with_the_last_minutes_of_the_run_and_counts_no_sample_twice(tmp_path: Path) -> None:
-    feed, place, pod = a_feed(), spool(tmp_path, 4000, 30, 10, 4), a_pod("worker-0", gpu=1)
+    feed, place, pod = a_feed(), stored(tmp_path, 4000, 30, 10, 4), a_pod("worker-0", gpu=1)
     await feed._show_present([pod], place)
     history = feed.histories[pod.key, "0"]
     assert history.revision == 2  # of the last minutes alone
     await feed._show_present([pod], place)
     assert feed.histories[pod.key, "0"].revision == 2
-    spool(tmp_path, 1)
+    stored(tmp_path, 1)
     await feed._show_present([pod], place)
     assert feed.histories[pod.key, "0"].revision == 3
     await feed._show_present([], place)
@@ -75,7 +75,7 @@ async def test_a_history_begins_with_the_last_minutes_of_the_run_and_counts_no_s
 
 
 async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
-    feed, place = a_feed(), spool(tmp_path, 4000, 30, 10, 4)
+    feed, place = a_feed(), stored(tmp_path, 4000, 30, 10, 4)
     await feed._show_past(place)
     past, revision = feed.past, feed.revision
     assert past is not None
@@ -85,7 +85,7 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
     assert past.ended_at - past.began_at == 3996
     await feed._show_past(place)
     assert feed.revision == revision
-    spool(tmp_path, 1)
+    stored(tmp_path, 1)
     await feed._show_past(place)
     assert feed.past is not None
     assert feed.past.ended_at == NOW.timestamp() - 1

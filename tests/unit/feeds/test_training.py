@@ -15,6 +15,7 @@ from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunState
 from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock
+from tui.feeds.output import CurveFeed
 from tui.feeds.runs import RunFeed
 from tui.feeds.training import TrainingFeed, UnusedDevices
 from tui.present.text import unused_text
@@ -32,7 +33,7 @@ class Trainings:
         self.runs = RunFeed(clock, lambda: None)
         self.changes = 0
         self.pods: list[PodFacts] = []
-        self.feed = TrainingFeed(self.runs, clock, self._count, lambda: self.pods)
+        self.feed = TrainingFeed(self.runs, CurveFeed(lambda: None), clock, self._count, lambda: self.pods)
 
     def _count(self) -> None:
         self.changes += 1
@@ -48,7 +49,7 @@ def a_run(folder: Path, state: RunState = RunState.RUNNING) -> RunSummary:
 
 
 async def test_a_loss_that_is_no_number_is_an_alarm_until_the_stage_is_over(tmp_path: Path) -> None:
-    fixed_runs.spool_text(tmp_path, "train", "worker-0", DIVERGES.read_text())
+    fixed_runs.store_text(tmp_path, "train", "worker-0", DIVERGES.read_text())
     trainings, run = Trainings(), a_run(tmp_path)
     ((kind, key),) = [(kind, key) for kind, key in await trainings.alarms_of(run) if "nan" in key]
     assert kind is AlarmKind.TRAINING
@@ -62,13 +63,13 @@ async def test_a_loss_that_is_no_number_is_an_alarm_until_the_stage_is_over(tmp_
 
 
 async def test_a_healthy_training_and_a_stage_without_a_log_are_no_alarm(tmp_path: Path) -> None:
-    fixed_runs.spool_text(tmp_path / "one", "train", "worker-0", HEALTHY.read_text())
+    fixed_runs.store_text(tmp_path / "one", "train", "worker-0", HEALTHY.read_text())
     runs = [a_run(tmp_path / "one"), a_run(tmp_path / "none")]
     assert [key for _, key in await Trainings().alarms_of(*runs) if "nan" in key] == []
 
 
 def sampled(folder: Path, loads: dict[str, list[int]], *, until: float = NOW.timestamp() - 2) -> None:
-    """Spool samples of one GPU a pod, twenty seconds apart, the last one at `until`."""
+    """Store samples of one GPU a pod, twenty seconds apart, the last one at `until`."""
     writer = OutputWriter(folder, "train")
     for pod, row in loads.items():
         for place, load in enumerate(row):

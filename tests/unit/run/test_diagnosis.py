@@ -30,7 +30,7 @@ BEGAN = 1_700_000_000
 GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it at https://huggingface.co/m/l"
 
 
-def spooled(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 1) -> None:
+def stored_output(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 1) -> None:
     writer = OutputWriter(folder, "data")
     lines = [LogLine(seconds * 1_000_000_000 + number, text) for number, text in enumerate(texts)]
     writer.write_lines(writer.source("default", pod, "main", f"uid-{pod}"), lines)
@@ -38,7 +38,7 @@ def spooled(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 
 
 
 async def test_what_a_pod_said_that_is_gone_is_diagnosed(tmp_path: Path) -> None:
-    spooled(tmp_path, "loading", GATED)
+    stored_output(tmp_path, "loading", GATED)
     stage = a_stage("data", StageState.FAILED, started_seconds_ago=NOW.timestamp() - BEGAN)
     (found,) = await explain_stage(None, a_run(stage), tmp_path, "data")
     assert found.code is Code.HF_GATED
@@ -71,8 +71,8 @@ async def test_a_stage_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_the_log_of_an_attempt_before_is_left_out(tmp_path: Path) -> None:
-    spooled(tmp_path, "CUDA out of memory", seconds=BEGAN - 60)
-    spooled(tmp_path, "better", pod="worker-1")
+    stored_output(tmp_path, "CUDA out of memory", seconds=BEGAN - 60)
+    stored_output(tmp_path, "better", pod="worker-1")
     logs = stored_logs(tmp_path, a_stage("data", StageState.RUNNING, started_seconds_ago=NOW.timestamp() - BEGAN))
     assert [(log.pod, log.text) for log in logs] == [("worker-1", "better")]
 

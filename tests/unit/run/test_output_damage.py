@@ -38,7 +38,7 @@ def log(pod: int, until: int = LINES) -> list[LogLine]:
 
 
 def follow(writer: OutputWriter, pod: int, until: int) -> OutputSource:
-    """Read a pod's log on from where the spool is, as a follower does."""
+    """Read a pod's log on from where the output ends, as a follower does."""
     source = writer.source("default", PODS[pod], "pytorch", f"uid-{pod}", rank=pod)
     for piece in _pieces(_behind(source.cursor, log(pod, until)), 5):
         writer.write_lines(source, piece)
