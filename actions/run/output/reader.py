@@ -27,12 +27,10 @@ from actions.run.output.records import (
     Scan,
     SourceLine,
     finding_line_in,
-    finding_of_line,
     introduced_in,
     is_record,
-    number_of_finding,
     pieces_of,
-    points_line_in,
+    points_in,
     raws_in,
     readable,
     sample_in,
@@ -181,13 +179,12 @@ class OutputReader:
         """Return points and progress from `from_offset` on, and the offset behind them. Damaged ones are left out."""
         parts = self._points.stretches(from_offset, limit_bytes)
         found = []
-        for line in (line for part in parts for line in map(points_line_in, raws_in(part))):
-            if isinstance(line, SourceLine):
-                self._of_points[line.number] = line
-            elif line is not None:
-                number = number_of_finding(line)
-                source = self._of_points.get(number) or self._source(number)
-                found.append(OutputFinding(source.pod, finding_of_line(line)))
+        for one in (one for part in parts if part.data for one in points_in(part.data)):
+            if isinstance(one, SourceLine):
+                self._of_points[one.number] = one
+            else:
+                source = self._of_points.get(one[0]) or self._source(one[0])
+                found.append(OutputFinding(source.pod, one[1]))
         return found, parts[-1].end if parts else from_offset
 
     def accelerators(self) -> dict[str, AcceleratorSample]:
