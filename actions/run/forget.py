@@ -15,8 +15,7 @@ from actions.base.wording import counted, listed
 from actions.run.journal.folder import journal_path, restored_path
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
-from actions.run.storage.compaction import allocated_bytes
-from actions.run.storage.spare_copies import copies_of, remove_folder
+from actions.run.storage.spare_copies import allocated_bytes, copies_of, remove_folder
 from actions.run.terraform_changes import TerraformStageReport, terraform_report
 
 _SHOWN = 3
@@ -30,13 +29,12 @@ class Forgettable(msgspec.Struct, frozen=True):
         folder: The folder that would be removed.
         state: The run's state.
         files: The number of its files.
-        size_bytes: Of all of them: journal, logs, curves, the copy of its blueprint.
+        size_bytes: Of all of them: journal, output, the copy of its blueprint.
         obstacles: The reasons why it may not be forgotten, without a full stop.
-        log_bytes: Of its logs alone.
-        curve_bytes: Of its curves and accelerators alone.
+        output_bytes: Of its output alone: logs, curves, accelerators.
         records: The number of records in its journal.
         is_restored: It was restored from an archive.
-        store: Where a copy of all but its logs stays; empty for nowhere.
+        store: Where a copy of it stays; empty for nowhere.
         remedy: What to do about the obstacles.
         is_anothers: Another machine has it, or may have it if it was restored: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
@@ -49,8 +47,7 @@ class Forgettable(msgspec.Struct, frozen=True):
     files: int
     size_bytes: int
     obstacles: tuple[str, ...]
-    log_bytes: int = 0
-    curve_bytes: int = 0
+    output_bytes: int = 0
     records: int = 0
     is_restored: bool = False
     store: str = ""
@@ -79,8 +76,7 @@ def survey_run(folder: Path) -> Forgettable:
         files=len(sizes),
         size_bytes=sum(sizes.values()),
         obstacles=() if is_restored or is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
-        log_bytes=_sum_below(sizes, folder / "logs"),
-        curve_bytes=_sum_below(sizes, folder / "series"),
+        output_bytes=_sum_below(sizes, folder / "output"),
         records=view.last_seq,
         is_restored=is_restored,
         store=view.store,
@@ -102,7 +98,7 @@ def _is_spare(folder: Path, view: RunView) -> bool:
 
 
 def _sizes(folder: Path) -> dict[Path, int]:
-    """Return the sizes of all files of a run, which may be compacted meanwhile."""
+    """Return the sizes of all files of a run, which may grow meanwhile."""
     found: dict[Path, int] = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):

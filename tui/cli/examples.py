@@ -117,21 +117,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs limit latest --until +8h --budget 500",
         "eksml-tui runs limit latest --none       remove all of them",
     ),
-    "runs disk": (
-        "eksml-tui runs disk                      the largest run first",
-        "eksml-tui runs disk -o json | jq .total_bytes",
-    ),
-    "runs compact": (
-        "eksml-tui runs compact                   all runs that are over",
-        "eksml-tui runs compact --older-than 30   only those whose last record is a month old",
-    ),
     "runs archive": ("eksml-tui runs archive latest esm1nv.zip  everything except secrets",),
     "runs restore": ("eksml-tui runs restore esm1nv.zip         to look at it here",),
     "runs rm": (
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.zip",
     ),
-    "runs gc": ("eksml-tui runs gc --dry-run               copies of runs, providers, and what needs them",),
+    "runs clean": ("eksml-tui runs clean --dry-run            copies of runs, providers, and what needs them",),
     "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
     "runs runbook": ("eksml-tui runs runbook latest | less",),
     "runs results": ("eksml-tui runs results latest             files that it has written",),
@@ -139,7 +131,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),
     "runs import": ("eksml-tui runs import latest aws_eks_cluster.this my-cluster",),
     "runs waive": ("eksml-tui runs waive latest aws_vpc.this --confirm aws_vpc.this",),
-    "runs repair": ("eksml-tui runs repair latest              after a full or broken disk",),
     "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),
     "sandbox": (
         "eksml-tui sandbox --speed 6              until Ctrl-C; prints its kubeconfig",

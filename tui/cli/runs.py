@@ -30,8 +30,8 @@ from actions.run.client import (
 )
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
-from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import OVER, RunView, StageState
@@ -59,7 +59,7 @@ _CURVES = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-_LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
+_LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "archive")
 _RESUMING = ("list", "show", "logs", "compare", "curves", "runbook", "results", "terraform")
 """Verbs that restart runners which have died. Others start one themselves, or must not find one just started."""
 
@@ -82,7 +82,6 @@ def run(options: Namespace) -> int:
         "runbook": _runbook,
         "results": _results,
         "export": _export,
-        "repair": _repair,
         "approve": _approve,
         "teardown": _teardown,
         "terraform": _terraform,
@@ -91,15 +90,13 @@ def run(options: Namespace) -> int:
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
-        "gc": _stored,
+        "clean": _stored,
         "takeover": _take_over,
         "adopt": _adopt,
         "limit": _limit,
         "rm": _stored,
         "archive": _stored,
         "restore": _stored,
-        "compact": _stored,
-        "disk": _stored,
     }
     if not options.readonly and options.verb in _RESUMING:
         _resume_interrupted(options)
@@ -271,14 +268,6 @@ def _runbook(options: Namespace) -> int:
 
     sys.stdout.write(runbook(find_run(options.run)))
     return 0
-
-
-def _repair(options: Namespace) -> int:
-    from actions.run.repair import repair_json, repair_run, repair_text
-
-    done = repair_run(find_run(options.run))
-    print_table(options.output, table=lambda: repair_text(done), document=lambda: repair_json(done))
-    return 0 if done.is_whole else 1
 
 
 def _results(options: Namespace) -> int:
@@ -502,10 +491,10 @@ def _follow(printer: _Printer, reader: RunReader) -> None:
 
 
 class _Printer:
-    """A printer of the spools of some stages, each line once."""
+    """A printer of the output of some stages, each line once."""
 
     def __init__(self, folder: Path, stages: list[str]) -> None:
-        self._readers = {stage: SpoolReader(folder, stage) for stage in stages}
+        self._readers = {stage: OutputReader(folder, stage) for stage in stages}
         self._offsets = dict.fromkeys(stages, 0)
 
     def print_new(self) -> bool:
@@ -514,7 +503,7 @@ class _Printer:
         sys.stdout.flush()
         return any(printed)
 
-    def _print_stage(self, stage: str, reader: SpoolReader) -> bool:
+    def _print_stage(self, stage: str, reader: OutputReader) -> bool:
         start = self._offsets[stage]
         while True:
             lines, end = reader.lines(self._offsets[stage])
@@ -524,7 +513,7 @@ class _Printer:
             self._offsets[stage] = end
 
 
-def _printed(line: SpooledLine) -> str:
+def _printed(line: OutputLine) -> str:
     """Format a line: with colours for a terminal; plain, and with only the last state of a bar, for a file."""
     moment = time_of_day(line.at_ns / 1e9)
     text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])

@@ -90,7 +90,7 @@ class RunFeed:
         self.remote_stage = ""
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
         self.store_trouble: Notice | None = None
-        """Of that run, the reason that nothing can be read of its home here."""
+        """Of that run, the reason that nothing can be read of its store here."""
         self.is_starting = False
         """A runner is about to start for the run on screen: a request for it was written just now."""
         self.has_died = True
@@ -113,7 +113,7 @@ class RunFeed:
 
     @property
     def is_copy(self) -> bool:
-        """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
+        """True if the run on screen is another machine's, read from a copy of its store: that has no lines of logs."""
         return self.remote is not None and self._reader is not None
 
     @property
@@ -344,7 +344,7 @@ class RunFeed:
             else:
                 self._tell()
         elif self.is_busy:
-            self._changed()  # its spool may have grown, and durations advance
+            self._changed()  # its output may have grown, and durations advance
 
     def _choose_first(self) -> None:
         for summary in self.summaries:

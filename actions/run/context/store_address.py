@@ -3,7 +3,7 @@
 `PREFIX/runs/RUN_ID/lease.json`                          the run in a few words, who carries it out, its newest state
 `…/journal/FIRST_SEQ.jsonl`                              records of the journal, from that number on
 `…/files/NAME`                                           small files of the run's folder
-`…/series/PATH/GENERATION/OFFSET`                        whole lines of an append-only file, from that byte on
+`…/output/STAGE/STREAM/NAME`                             a segment of output, or the open end of a stream
 `…/terraform/STAGE.tfstate`                              written by Terraform's own s3 backend
 """
 

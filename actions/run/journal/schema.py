@@ -5,13 +5,13 @@ the present version; a file is brought there by the first transaction of a write
 never a file between two versions. One exception: while a runner of an older version is alive, its journal stays as it
 is, and requests are written in the form that it can read.
 
-A version counts for all of a run's folder: what an older program could not read of its spools is written only after the
+A version counts for all of a run's folder: what an older program could not read of its output is written only after the
 journal has the version that such a program refuses.
 
 | version | since | adds |
 | --- | --- | --- |
 | 1 | 0.1.0 | |
-| 2 | after 0.1.0 | who made a request, owner, store and limits of a run, its move elsewhere; compacted spools |
+| 2 | after 0.1.0 | who made a request, owner, store and limits of a run, its move elsewhere |
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from actions.run.journal.folder import (
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import Journal, refuse_network_filesystem
-from actions.run.spool.compacted import sync_folder
+from actions.run.output.segments import sync_folder
 from actions.run.storage.contents import ArchiveEntry, Withheld, contents, require_path
 
 SCHEMA = "eksml-run-archive/1"

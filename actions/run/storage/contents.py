@@ -1,7 +1,8 @@
 """The files of a run that go into an archive, in an order that keeps a living run consistent, and without secrets.
 
-The journal comes first: what it mentions is there already. Of each spool the list of containers and the points come
-before the lines that they follow from, so that whatever is cut off is read again from the lines.
+The journal comes first: what it mentions is there already. Of each stage's output the list of containers and the points
+come before the lines that they follow from, so that whatever is cut off is read again from the lines. Output is
+archived in its segments; one with a secret is made anew without it.
 
 What is not known to be free of secrets stays out, and the manifest lists it with the reason. Texts pass `redact`.
 """
@@ -13,13 +14,14 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
 from actions.base.errors import ConsoleError, InputError
-from actions.base.files import read_file
+from actions.base.files import open_file, read_file
 from actions.base.untrusted import redact
 from actions.base.wording import listed
 from actions.base.yamldoc import load_documents
@@ -33,11 +35,20 @@ from actions.run.journal.folder import (
 from actions.run.journal.schema import make_tables, migrate
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
-from actions.run.spool.compacted import opened
+from actions.run.output.records import COPIED, stages_with_output, stream_path
+from actions.run.output.segments import (
+    SealedSegment,
+    StreamReader,
+    list_stream,
+    moved,
+    plain_of,
+    sealed,
+    tail_name,
+)
 from actions.terraform.working_directory import SIMULATED_STATE
 
-FOLDERS = ("blueprint", "operators", "modules", "terraform", "series", "logs")
-"""The folders of a run that an archive holds; `logs` is the last one, and `lines.log` the last file of each stage."""
+FOLDERS = ("blueprint", "operators", "modules", "terraform", "output")
+"""The folders of a run that an archive holds."""
 JOURNAL, ENVIRONMENT, KUBECONFIG, RUNNER_LOG = "journal.db", "environment.json", "kubeconfig", "runner.log"
 SINGLE_FILES = (JOURNAL, ENVIRONMENT, KUBECONFIG, RUNNER_LOG)
 _PIECE_BYTES = 1 << 20
@@ -124,19 +135,45 @@ def contents(folder: Path, withheld: list[Withheld]) -> Iterator[ArchiveEntry]:
             if reason:
                 withheld.append(Withheld(name, reason))
                 continue
-        yield ArchiveEntry(name.removesuffix(".gz") if _is_spool(name) else name, _reading(path, name), _modified(path))
+        yield ArchiveEntry(name, _reading(path, name), _modified(path))
+    for stage in stages_with_output(folder):
+        for stream in COPIED:
+            yield from _stream(folder, stream_path(folder, stage, stream))
     yield ArchiveEntry(RUNNER_LOG, _reading(runner_log_path(folder), RUNNER_LOG))
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield all files of the folders that are archived. Links are left out: nothing of a run is one."""
-    for name in FOLDERS:
+    for name in FOLDERS[:-1]:
         found = [path for path in (folder / name).rglob("*") if path.is_file() and not path.is_symlink()]
-        yield from sorted(found, key=lambda path: (path.parent, path.name.startswith("lines.log"), path.name))
+        yield from sorted(found, key=lambda path: (path.parent, path.name))
 
 
-def _is_spool(name: str) -> bool:
-    return name.startswith(("logs/", "series/")) and name.endswith(".gz")
+def _stream(folder: Path, place: Path) -> Iterator[ArchiveEntry]:
+    """Yield the segments of a stream and its open end, as they are now and without secrets."""
+    listing = list_stream(place)
+    parts = StreamReader(place).stretches(listing.tail) if listing.tail is not None else []
+    end = redacted(b"".join(part.data or b"" for part in parts))
+    prefix, shift = place.relative_to(folder).as_posix(), 0
+    for segment in listing.segments:
+        kept, data = _without_secrets(segment, read_file(place / segment.name), shift)
+        yield ArchiveEntry(f"{prefix}/{kept.name}", partial(_once, data), _modified(place / segment.name))
+        shift += kept.length - segment.length
+    if listing.tail is not None:
+        yield ArchiveEntry(f"{prefix}/{tail_name(listing.tail + shift)}", partial(_once, end), _modified(place))
+
+
+def _without_secrets(segment: SealedSegment, data: bytes, shift: int) -> tuple[SealedSegment, bytes]:
+    """Return a segment with its content, behind earlier ones that are longer by `shift` than they were."""
+    plain, place = plain_of(segment, data), segment.place + shift
+    if plain is None:
+        return SealedSegment(place, segment.length, segment.checksum), data
+    kept = redacted(plain)
+    return (moved(segment, data, place), data) if kept == plain else sealed(place, kept)
+
+
+def _once(data: bytes) -> Iterator[bytes]:
+    yield data
 
 
 def _modified(path: Path) -> float:
@@ -149,17 +186,16 @@ def _modified(path: Path) -> float:
 def _reading(path: Path, name: str) -> Callable[[], Iterator[bytes]]:
     if name.startswith("modules/"):  # public, pinned by digest, and compressed: nothing in it reads as a secret
         return lambda: iter([read_file(path)])
-    plain = path.with_name(path.name.removesuffix(".gz")) if _is_spool(name) else path
-    return lambda: _pieces(plain, is_growing=name.startswith(("logs/", "series/")) or name == RUNNER_LOG)
+    return lambda: _pieces(path, is_growing=name == RUNNER_LOG)
 
 
 def _pieces(path: Path, *, is_growing: bool) -> Iterator[bytes]:
     """Yield a file as it is now, without secrets, in whole lines; of one that grows, whole lines alone."""
     try:
-        with opened(path) as file:
-            left, rest, offset = file.size, b"", 0
-            while left and (piece := file.read(offset, min(left, _PIECE_BYTES))):
-                offset, left = offset + len(piece), left - len(piece)
+        with open_file(path) as file:
+            left, rest = os.fstat(file.fileno()).st_size, b""
+            while left and (piece := file.read(min(left, _PIECE_BYTES))):
+                left -= len(piece)
                 whole, newline, rest = (rest + piece).rpartition(b"\n")
                 if newline:
                     yield redacted(whole + newline)

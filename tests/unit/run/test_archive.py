@@ -25,14 +25,15 @@ from actions.run.journal.machine import machine_id
 from actions.run.journal.mirrored import MirrorMark, write_mark
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
-from actions.run.spool.reader import SpoolReader
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output import segments
+from actions.run.output.reader import OutputReader
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Operator, Output, RequestKind
 from actions.run.state.view import NoticeKind
 from actions.run.storage.archive import MANIFEST, Manifest, archive_run, restore_run, take_up
-from actions.run.storage.compaction import compact_run
 from actions.terraform.working_directory import SIMULATED_STATE
 from tests.support.released import CASES, unpack
+from tests.support.streams import segments_of
 from tests.unit.run.test_runner import carry_out
 from tests.unit.run.world import make_run
 from tui.cli.main import main
@@ -42,7 +43,7 @@ SECRET = "hunter2-hunter2"
 
 
 def lines_of(folder: Path) -> list[object]:
-    return [SpoolReader(folder, stage.id).lines()[0] for stage in load_run(folder).stages]
+    return [OutputReader(folder, stage.id).lines()[0] for stage in load_run(folder).stages]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -61,13 +62,28 @@ def test_a_run_of_every_version_comes_back(case: str, tmp_path: Path) -> None:
     assert (other / "terraform/network/terraform.tfstate").exists() or case.endswith("failed")
 
 
-def test_a_compacted_run_comes_back_as_its_plain_form(tmp_path: Path) -> None:
-    folder = unpack("0.1.0/torn-down", tmp_path)
-    before = lines_of(folder)
-    assert compact_run(folder, CLOCK).files
+def test_output_is_archived_in_its_segments_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SEAL_BYTES", 1000)
+    folder = make_run(tmp_path, CLOCK)
+    writer = OutputWriter(folder, "train")
+    source = writer.source("default", "worker-0", "main", "uid")
+    texts = [f"line {number}" + f" AKIAABCDEFGHIJKLMNOP and more {'x' * 40}" * (number == 30) for number in range(100)]
+    for number, text in enumerate(texts):
+        writer.write_lines(source, [LogLine(10**18 + number, text)])
+    writer.close()
+    assert len(segments_of(folder, "train", "lines")) > 3
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "elsewhere")
-    assert lines_of(folder) == lines_of(tmp_path / "elsewhere" / folder.name) == before
+    other = tmp_path / "elsewhere" / folder.name
+    reader = OutputReader(other, "train")
+    found = [line.text for line in reader.lines(limit_bytes=-1)[0]]
+    assert found[:30] + found[31:] == texts[:30] + texts[31:]
+    assert "AKIA" not in found[30]
+    assert reader.lost_lines == 0
+    ours, theirs = (segments_of(place, "train", "lines") for place in (folder, other))
+    assert (theirs[0].name, theirs[0].read_bytes()) == (ours[0].name, ours[0].read_bytes())
+    assert len(theirs) == len(ours)
+    assert theirs[-1].read_bytes() == ours[-1].read_bytes()  # at another place: what is before it has become shorter
 
 
 def test_no_runner_is_started_for_a_restored_run_until_its_operator_says_so(tmp_path: Path) -> None:
@@ -183,7 +199,7 @@ def talkative(tmp_path: Path) -> Path:
         ],
     }
     (stage / "terraform.tfstate.backup").write_bytes(msgspec.json.encode(older))
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "worker-0", "main", "uid")
     writer.write_lines(source, [LogLine(10**18, f"using {SECRET}"), LogLine(10**18 + 1, "AKIAIOSFODNN7EXAMPLE")])
     writer.close()
@@ -244,7 +260,7 @@ def test_a_fresh_process_knows_the_secrets_that_it_has_never_read(
 
 def test_a_run_at_work_is_archived_as_of_one_moment(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "worker-0", "main", "uid")
     is_over = threading.Event()
 
@@ -263,9 +279,9 @@ def test_a_run_at_work_is_archived_as_of_one_moment(tmp_path: Path) -> None:
             archive_run(folder, file, CLOCK)
             home = tmp_path / f"home-{number}"
             restore_run(file, CLOCK, base=home)
-            again = SpoolWriter(home / folder.name, "train")
+            again = OutputWriter(home / folder.name, "train")
             again.open()
-            assert (again.repairs, again.losses()) == ((), ())
+            assert again.losses() == ()
             again.close()
     finally:
         is_over.set()
@@ -303,8 +319,8 @@ def _with(name: str, data: bytes = b"x") -> Change:
 
 
 def _link(files: dict[str, bytes], links: list[str]) -> None:
-    files["logs/train/lines.log"] = b"/etc/passwd"
-    links.append("logs/train/lines.log")
+    files["output/train/lines/lines.log"] = b"/etc/passwd"
+    links.append("output/train/lines/lines.log")
 
 
 HOSTILE: dict[str, tuple[Change, bool, str]] = {
@@ -315,9 +331,9 @@ HOSTILE: dict[str, tuple[Change, bool, str]] = {
     "heartbeat": (_with("heartbeat"), True, "not a file of a run"),
     "write-ahead-log": (_with("journal.db-wal"), True, "not a file of a run"),
     "note": (_with("restored.json", b"{}"), True, "not a file of a run"),
-    "folder": (_with("logs/train/", b""), True, "not a file of a run"),
+    "folder": (_with("output/train/lines/", b""), True, "not a file of a run"),
     "link": (_link, True, "not a plain file"),
-    "unlisted": (_with("logs/train/more.log"), False, "not those of its manifest"),
+    "unlisted": (_with("output/train/lines/more.log"), False, "not those of its manifest"),
     "changed": (_with("environment.json", b'{"PATH": "/evil"}'), False, "has another size"),
     "same-size": (
         lambda files, _: files.update({"environment.json": files["environment.json"][::-1]}),
