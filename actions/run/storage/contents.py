@@ -35,7 +35,6 @@ from actions.run.journal.folder import (
 from actions.run.journal.schema import make_tables, migrate
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
-from actions.run.output.records import COPIED, stages_with_output, stream_path
 from actions.run.output.segments import (
     SealedSegment,
     StreamReader,
@@ -45,6 +44,7 @@ from actions.run.output.segments import (
     sealed,
     tail_name,
 )
+from actions.run.output.streams import COPIED, stages_with_output, stream_path
 from actions.terraform.working_directory import SIMULATED_STATE
 
 FOLDERS = ("blueprint", "operators", "modules", "terraform", "output")
