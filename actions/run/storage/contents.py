@@ -39,7 +39,7 @@ from actions.run.output.segments import (
     SealedSegment,
     StreamReader,
     list_stream,
-    moved,
+    moved_segment,
     plain_of,
     sealed,
     tail_name,
@@ -169,7 +169,7 @@ def _without_secrets(segment: SealedSegment, data: bytes, shift: int) -> tuple[S
     if plain is None:
         return SealedSegment(place, segment.length, segment.checksum), data
     kept = redacted(plain)
-    return (moved(segment, data, place), data) if kept == plain else sealed(place, kept)
+    return (moved_segment(segment, data, place), data) if kept == plain else sealed(place, kept)
 
 
 def _once(data: bytes) -> Iterator[bytes]:
