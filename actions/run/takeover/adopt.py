@@ -37,7 +37,7 @@ from actions.run.context.account import fetch_account, other_account_error, work
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
 from actions.run.engine.backend import LiveBackend
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
+from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
 from actions.run.journal.folder import kubeconfig_path, runs_folder
 from actions.run.journal.machine import identity_of_copy, name_copy, new_copy
@@ -179,8 +179,7 @@ async def adopt_run(
         folder, plan, connection, clock, lease=lost.lease, found=found, target=target, uid=reached.uid,
         epoch=epoch, unread=unread,
     )  # fmt: skip
-    known_to = (CLUSTER_ARBITER,) if lost.lease else ()
-    write_fence(folder, FenceState(known_to=known_to))
+    write_fence(folder, FenceState(store="the run's cluster" if lost.lease else ""))
     remove_mark(folder)
     if starts:
         start_runner(folder, environment=environment)

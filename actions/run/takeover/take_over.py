@@ -29,7 +29,7 @@ from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.engine.backend import LiveBackend
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_folder
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
@@ -189,7 +189,7 @@ async def take_over_run(
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
-    write_fence(folder, FenceState(known_to=(STORE_ARBITER, CLUSTER_ARBITER)))
+    write_fence(folder, FenceState(store=load_run(folder).store))
     if (heard or lease.is_live) and not is_machine_gone:
         say(grace_sentence(lease.owner, heard or heard_sentence("its store", lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)

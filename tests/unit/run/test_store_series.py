@@ -15,7 +15,7 @@ from actions.run.store.series import POINTS, FileReplica, parts_of
 from tests.support.stores import (
     DENIED,
     Proxy,
-    Replicated,
+    Published,
 )
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.replicating import a_run, accompanied, growing, seconds_until, stored
@@ -28,14 +28,14 @@ def test_a_machine_killed_after_a_stage_has_left_the_curve_of_the_stage_in_the_h
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         points = growing(points_file(folder, "train"))
         async with accompanied(run):
             await run.journal.write(Intent(Action.PERFORM), stage="train", attempt=1)
-            await seconds_until(clock, lambda: run.replica.sent == 2, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 2, 5)
             points.append(b'{"type":"point","number":0,"metric":"train_loss","step":1,"value":1.5}\n')
             await run.journal.write(Outcome(Action.PERFORM, Result.DONE, "done"), stage="train", attempt=1)
-            await seconds_until(clock, lambda: run.replica.sent == 3, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 3, 5)
         await fetch_run(run.store, folder.name, copy)
         assert list(stored(copy)) == stored(folder)
         assert points_file(copy, "train").read_bytes() == points_file(folder, "train").read_bytes()
@@ -49,9 +49,9 @@ def test_the_end_of_a_stage_waits_for_its_curve_and_what_came_before_does_not(ho
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             home.fault, home.applies = DENIED, lambda method, path: method == "PUT" and "/series/" in path
             growing(points_file(folder, "train")).append(b'{"a":1}\n')
             await run.journal.write(Intent(Action.PERFORM), stage="train", attempt=1)
@@ -59,7 +59,7 @@ def test_the_end_of_a_stage_waits_for_its_curve_and_what_came_before_does_not(ho
             await clock.sleep(60)
             assert await read_rows(run.store, folder.name) == stored(folder)[:2]
             home.mend()
-            await seconds_until(clock, lambda: run.replica.sent == 3, 60)
+            await seconds_until(clock, lambda: run.publisher.sent == 3, 60)
         assert await read_rows(run.store, folder.name) == stored(folder)
         run.close()
 
@@ -79,14 +79,14 @@ def test_a_curve_that_a_new_machine_has_written_in_part_does_not_hide_the_whole_
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
 
         async def copied(name: str) -> bytes:
             await fetch_run(run.store, folder.name, tmp_path / name)
             return points_file(tmp_path / name, "train").read_bytes()
 
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 20)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 20)
         new = FileReplica(run.store, folder.name, folder, "train", POINTS, epoch=2)
         home.fault = DENIED
         home.applies = lambda method, path: (
