@@ -22,8 +22,8 @@ from actions.run.context.store_address import run_key
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import Outcome
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
-from actions.run.store.objects import RunStore, segment_seq
-from actions.run.store.rows import MOST_ROWS, append_rows, common_end, read_segment, segment_names
+from actions.run.store.objects import RunStore
+from actions.run.store.rows import MOST_ROWS, RowWriter
 from actions.run.store.series import FileReplica, series_files
 from actions.terraform.working_directory import STATE_FILE
 
@@ -61,6 +61,7 @@ class StoreContents:
         """Take nothing for written: look at what the store has, and write what it lacks."""
         self.sent = -1
         """Number of the newest record in the store; -1 while that is not known."""
+        self._writer: RowWriter | None = None
         self._kept: dict[str, bytes] | None = None
         """The small files as the store has them; `None` before the first look."""
         self._states: dict[str, tuple[int, int]] = {}
@@ -85,15 +86,16 @@ class StoreContents:
             TakenError: Another machine has written a record.
             ConsoleError: As `RunStore`.
         """
-        if self.sent < 0:
-            end = await self._common_end(store)
+        if self._writer is None or self.sent < 0:
+            self._writer = RowWriter(store, self._run_id, lambda after, limit: self._journal.rows(after, limit=limit))
+            end = await self._writer.begin(epoch=self._epoch)
             await self._push_all_files(store)  # before the first record: whoever reads that has all that a launch made
             self.sent = end
         while self.sent < self._journal.last_seq():
             rows = self._journal.rows(self.sent, limit=MOST_ROWS)
             ready = rows[: self._before_stage_end(rows)]
             if ready:
-                self.sent = await append_rows(store, self._run_id, ready, epoch=self._epoch)
+                self.sent = await self._writer.append(ready, epoch=self._epoch)
             else:
                 await self._push_all_files(store)
         if self._clock.monotonic() - self._looked_at >= FILES_SECONDS:
@@ -184,15 +186,6 @@ class StoreContents:
             else:  # it was removed
                 written = await store.put_if_absent(name, data)
         self._etags[name] = written.etag
-
-    async def _common_end(self, store: RunStore) -> int:
-        """Return the number of the last record in the store, where an earlier runner may have written."""
-        names = await segment_names(store, self._run_id)
-        if not names:
-            return 0
-        last = await read_segment(store, names[-1])
-        rows = self._journal.rows(segment_seq(names[-1]) - 1, limit=len(last.rows))
-        return common_end(last, rows, self._run_id)
 
 
 def state_files(folder: Path) -> dict[str, Path]:

@@ -36,14 +36,16 @@ from actions.run.state.records import Created, Operator, TakenOver, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
 from actions.run.store.lease import take_lease
-from actions.run.store.objects import RunStore, StoreLease, segment_seq
-from actions.run.store.rows import append_to_store, rows_of, segment_names
+from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.rows import append_to_store, newest_rows, rows_of
 from actions.run.store.series import SeriesPart, parts_of, series_file
 
 MOST_SERIES_BYTES = 1 << 30
 """Limit of one growing file."""
 MOST_PART_BYTES = 8 << 20
 """Limit of one object of it: `TAIL_BYTES`, or one longer line."""
+_JOURNAL = "journal/"
+"""The name of the mark for the object with the newest records; no name of a small file ends with a slash."""
 _PARTS_AT_ONCE = 8
 _BATCH_BYTES = 4 << 20
 """Objects of a file, and bytes of them, that are in memory at a time; of longer objects one."""
@@ -81,13 +83,12 @@ async def fetch_run(
     """
     listed, lease = await asyncio.gather(store.objects(run_key(run_id)), store.lease(run_id))
     mark = await in_thread("mirror", _mark_of, folder, str(store.address))
-    segments = [item.key for item in listed if segment_seq(item.key) and "/journal/" in item.key]
-    if not segments:
+    if newest_rows(listed) is None:
         raise MissingError(
             f"There is no run {run_id} in {store.address}.", hint="List them: eksml-tui runs list --store."
         )
     try:
-        mark = await _fetch_journal(store, run_id, folder, mark, segments)
+        mark = await _fetch_journal(store, run_id, folder, mark, listed)
         mark = await _fetch_files(store, run_id, folder, mark, listed)
         for parts in parts_of(listed, run_id).values() if with_curves else ():
             mark = await _fetch_series(store, folder, mark, parts)
@@ -123,17 +124,19 @@ def _mark_of(folder: Path, store: str) -> MirrorMark:
 
 
 async def _fetch_journal(
-    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, segments: Sequence[str]
+    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
 ) -> MirrorMark:
-    names = [name for name in segments if segment_seq(name) > mark.last_seq]
-    rows = await rows_of(store, names, after=mark.last_seq)
+    newest = newest_rows(listed)
+    if newest is None or mark.etags.get(_JOURNAL) == newest.etag:
+        return mark
+    rows = await rows_of(store, listed, after=mark.last_seq)
     if not rows:
         return mark
     first = decode_body(rows[0].json) if rows[0].seq == 1 else None
     if first is not None and not (isinstance(first, Created) and first.run_id == run_id):
         raise FormatError(f"The journal of {run_id} in {store.address} is that of another run.")
     await in_thread("mirror", copy_rows, journal_path(folder), run_id, rows)
-    mark = replace(mark, last_seq=rows[-1].seq)
+    mark = replace(mark, last_seq=rows[-1].seq, etags={**mark.etags, _JOURNAL: newest.etag})
     await in_thread("mirror", write_mark, folder, mark)
     return mark
 
@@ -319,7 +322,7 @@ class TakenStore:
             MissingError: The store has no record of the run yet. The machine that launched it keeps the lease: without
                 its first record no other machine can carry it out.
         """
-        if not await segment_names(self._store, run_id):
+        if newest_rows(await self._store.objects(run_key(run_id, "journal/"))) is None:
             raise MissingError(
                 f"{self._store.address} has no record of {run_id} yet: no other machine can carry it out.",
                 hint="Try again a little later, or resume it on the machine that has launched it.",
