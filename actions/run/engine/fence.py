@@ -100,7 +100,7 @@ class Fence:
         clock: For pauses and wall time.
         log: The runner's log.
         note: Shows what the runner waits for; empty for nothing.
-        holder: This machine, as its leases name it.
+        holder: This machine, as its leases name it; empty to take every machine of this epoch for this one.
         boot: The clock that counts time in which this process was stopped.
     """
 
@@ -257,7 +257,7 @@ class Fence:
 
     def _is_renewed(self, seen: StoreLease) -> bool:
         """Return whether another holder of this epoch has renewed its lease; keep one of which that is not known."""
-        is_own = seen.epoch < self._epoch or not seen.holder or seen.holder == self._holder
+        is_own = seen.epoch < self._epoch or not seen.holder or self._holder in ("", seen.holder)
         if is_own or not seen.is_live or seen.tag == self._gone:
             self._other = None
             return False

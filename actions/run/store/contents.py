@@ -75,6 +75,10 @@ class StoreContents:
         self._complete_to = 0
         """Number of the newest record that was in the journal before files and curves were last written."""
 
+    def reopen(self) -> None:
+        """Write by another connection from now on."""
+        self._writer = None
+
     def look_again(self) -> None:
         """Have the next `push` look at files, whenever it comes."""
         self._looked_at = -math.inf

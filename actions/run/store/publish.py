@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
@@ -118,6 +118,8 @@ class Publisher:
         """The lease as last renewed; `None` before the store has answered."""
         self._held: StoreLease | None = None
         """That of another machine at this epoch, which may live."""
+        self._turn = asyncio.Lock()
+        """Of the works that have one connection."""
         self._searched_at = clock.monotonic()
         self._pointed_at = -math.inf
         self._pointed: tuple[object, ...] = ()
@@ -151,7 +153,7 @@ class Publisher:
         while True:
             pause, kind, reason = LOOK_SECONDS, None, ""
             try:
-                await work()
+                await self._worked(work)
             except PreconditionError as error:
                 kind, reason = NoticeKind.STORE_REFUSED, error.sentence()
                 self.contents.forget()  # what is there is not what was written: it is looked at
@@ -165,7 +167,6 @@ class Publisher:
             except ConsoleError as error:
                 is_refused = isinstance(error, AccessError | MissingError | RefusedError)
                 kind, reason = NoticeKind.STORE_REFUSED if is_refused else NoticeKind.STORE_AWAY, error.sentence()
-                await self._access.reconnect()  # the next try has the kubeconfig and the credentials of then
             failures = self._failures.get(work.__name__, 0) + 1 if kind else 0
             self._failures[work.__name__] = failures
             if kind:
@@ -175,6 +176,17 @@ class Publisher:
                 self._told_reasons.add(reason)
                 raise ToldError(reason)
             await self._clock.sleep(pause)
+
+    async def _worked(self, work: Work) -> None:
+        """Do one part of the work; after a failure the next try has the kubeconfig and the credentials of then."""
+        async with self._turn if self._access.is_in_cluster else nullcontext():
+            try:
+                await work()
+            except ConsoleError as error:
+                if not isinstance(error, ConflictError | LeaseHeldError):
+                    await self._access.reconnect()
+                    self.contents.reopen()
+                raise
 
     def _show(self, work: Work, kind: NoticeKind | None, reason: str) -> None:
         """Show what a part of the work suffers from now, and why; a cluster that is away is shown by its stage."""
