@@ -22,7 +22,7 @@ from actions.run.journal.folder import kubeconfig_path
 from actions.run.limits.guard import LimitGuard
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
-from actions.run.store.access import StoreAccess, store_in_cluster
+from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store
 from actions.run.store.drivers import open_store
 from actions.run.store.objects import RunStore
 from actions.run.store.publish import Publisher
@@ -83,10 +83,11 @@ def store_of(view: RunView) -> RunStore | None:
     return open_store(view.store, region=view.cluster.region) if view.store else None
 
 
-def access_of(current: Callable[[], RunView], backend: RunBackend, store: RunStore | None) -> StoreAccess:
-    """Return the way to a run's store by the connection that its stages have.
+def access_of(folder: Path, current: Callable[[], RunView], backend: RunBackend, store: RunStore | None) -> StoreAccess:
+    """Return the way to a run's store by the connection that its stages have, to read there.
 
     Args:
+        folder: The run's.
         current: Returns the run, without waiting.
         backend: The run's.
         store: See `store_of`.
@@ -94,7 +95,7 @@ def access_of(current: Callable[[], RunView], backend: RunBackend, store: RunSto
 
     async def opened(view: RunView) -> RunStore | None:
         connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
-        return None if connection is None else store_in_cluster(connection, view)
+        return None if connection is None else cluster_store(connection, folder, view)
 
     return StoreAccess(current, store, opened, removes_cluster=_removal_by(backend))
 
@@ -107,7 +108,7 @@ def own_access_of(
 
     async def opened(view: RunView) -> RunStore | None:
         uid = known_cluster_uid(view)
-        return store_in_cluster(await cluster.open(uid), view) if uid else None
+        return await chosen_cluster_store(await cluster.open(uid), folder, view) if uid else None
 
     return StoreAccess(current, store, opened, disconnect=cluster.aclose, removes_cluster=_removal_by(backend))
 

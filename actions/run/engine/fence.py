@@ -231,6 +231,7 @@ class Fence:
         try:
             seen = await _answered(self._arbiter.read)
         except ConsoleError as error:
+            self._look_for_absence()
             return error
         if seen is not None and (seen.epoch > self._epoch or self._is_renewed(seen)):
             self._lose(seen)

@@ -122,7 +122,7 @@ async def _fence_of(
     return Fence(
         folder,
         await runner_journal.view(),
-        access_of(runner_journal.view_if_readable, backend, store),
+        access_of(folder, runner_journal.view_if_readable, backend, store),
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),

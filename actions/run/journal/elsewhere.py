@@ -25,6 +25,8 @@ class FenceState(msgspec.Struct, frozen=True):
 
     store: str = ""
     """Address of the store that has had the run's lease; empty if none is known to."""
+    namespace: str = ""
+    """That of the run's objects in its cluster; empty while none has been chosen."""
     is_removed: bool = False
     """This run's own teardown has removed its objects from that, or is about to."""
     is_vouched: bool = False
@@ -52,6 +54,11 @@ def write_fence(folder: Path, state: FenceState) -> None:
 def note_answered(folder: Path, store: str) -> None:
     """Record that a store has had the run's lease; what a person has stated for want of an answer counts no more."""
     _change(folder, replace(read_fence(folder), store=store, is_vouched=False))
+
+
+def note_namespace(folder: Path, namespace: str) -> None:
+    """Record the namespace in which the run's objects in its cluster are."""
+    _change(folder, replace(read_fence(folder), namespace=namespace))
 
 
 def note_removed(folder: Path) -> None:

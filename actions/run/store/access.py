@@ -7,20 +7,60 @@ store for whoever looks there. It decides nothing while the store answers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
-from actions.base.errors import ConflictError, RefusedError
+from actions.base.errors import AccessError, ConflictError, FormatError, RefusedError
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
+from actions.run.journal.elsewhere import note_namespace, read_fence
 from actions.run.state.view import RunView
+from actions.run.store.kubernetes import KubernetesStore, choose_namespace
+from actions.run.store.lease_object import NAMESPACE
 from actions.run.store.objects import RunStore, StoreLease
 
 OpenInCluster = Callable[[RunView], Awaitable[RunStore | None]]
 """Connects to the run's cluster and returns the store in it; `None` before the run has one."""
 
 
-def store_in_cluster(connection: ClusterConnection, view: RunView) -> RunStore:
-    """PLACEHOLDER."""
-    raise RefusedError("no driver yet")
+def cluster_store(connection: ClusterConnection, folder: Path, view: RunView) -> KubernetesStore:
+    """Return the store in the cluster of a run; of one whose namespace is not chosen yet, to read in all of them.
+
+    Args:
+        connection: To the run's cluster.
+        folder: The run's.
+        view: The run.
+    """
+    known = read_fence(folder).namespace
+    return KubernetesStore(connection.session, *([known] if known else _namespaces(view)))
+
+
+async def chosen_cluster_store(connection: ClusterConnection, folder: Path, view: RunView) -> KubernetesStore:
+    """Return the same to write in: its namespace is chosen once, by where the lease is, else by what is allowed.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    if not read_fence(folder).namespace:
+        own = view.cluster.namespace
+        if own != NAMESPACE and await _has_lease(KubernetesStore(connection.session, own), view.id):
+            chosen = own
+        elif await _has_lease(KubernetesStore(connection.session, NAMESPACE), view.id):
+            chosen = NAMESPACE
+        else:
+            chosen = await choose_namespace(connection.session, own)
+        note_namespace(folder, chosen)
+    return cluster_store(connection, folder, view)
+
+
+def _namespaces(view: RunView) -> list[str]:
+    return list(dict.fromkeys((NAMESPACE, view.cluster.namespace)))
+
+
+async def _has_lease(store: KubernetesStore, run_id: str) -> bool:
+    try:
+        return await store.lease(run_id) is not None
+    except (AccessError, FormatError):
+        return False
 
 
 class StoreAccess:

@@ -131,6 +131,8 @@ class StoreContents:
         if self.sent < 0:
             return
         there = {item.key for item in await store.objects(run_key(self._run_id))}
+        if self._states:
+            there |= {item.key for item in await store.objects(run_key(self._run_id, "terraform/"))}
         has_lost = not (self._seen | self._etags.keys()) <= there
         self._seen = there
         if has_lost:

@@ -48,17 +48,13 @@ _PLAIN_VARIABLES = frozenset(
 def launched_archive(folder: Path, most_bytes: int = MOST_LAUNCHED_BYTES) -> bytes:
     """Return the archive of what the launch copied into a run's folder; the same bytes every time. Blocking.
 
-    Args:
-        folder: The run's.
-        most_bytes: What the store takes in one object.
-
     Raises:
         OSError: A file cannot be read.
     """
     parts = [blueprint_path(folder), operators_path(folder), archives_path(folder)]
     while True:
         data = _archive(folder, parts)
-        if len(data) <= min(most_bytes, MOST_LAUNCHED_BYTES) or len(parts) == 1:
+        if len(data) <= most_bytes or len(parts) == 1:
             return data
         parts.pop()
 

@@ -11,8 +11,7 @@ from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
 from actions.run.state.records import Created, Operator
 from actions.run.store.lease import about_launch, take_lease
-from actions.run.store.objects import RunStore, StoreLease, TakenError
-from actions.run.store.s3 import LEASE
+from actions.run.store.objects import LEASE, RunStore, StoreLease, TakenError
 
 
 class StoredRun(msgspec.Struct, frozen=True):

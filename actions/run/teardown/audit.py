@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from contextlib import suppress
 
 import msgspec
 
@@ -33,7 +34,9 @@ from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
-from actions.run.store.access import store_in_cluster
+from actions.run.store.access import cluster_store
+from actions.run.store.kubernetes import KubernetesStore
+from actions.run.store.lease_object import RUN_LABEL as STORED_RUN_LABEL
 
 SETTLE_SECONDS = 60.0
 """Time for garbage collection, or an API that is down, to catch up."""
@@ -71,13 +74,23 @@ async def remove_published(context: StageContext, policy: RetryPolicy) -> str | 
         return None
     except (MissingError, ConflictError):
         return ""  # without a cluster there is nothing in it
-    store = store_in_cluster(connection, context.view)
+    store = cluster_store(connection, context.folder, context.view)
     try:
         await store.remove_run(context.view.id)
     except UnreachableError:
         return None
-    except (AccessError, RefusedError) as error:
-        return f"{store.address}: {error.message}"
+    except (AccessError, RefusedError):
+        return await _published_line(store, context.view.id)
+    return ""
+
+
+async def _published_line(store: KubernetesStore, run_id: str) -> str:
+    """Return the line of the audit on a run that may not be removed from its store; empty if it is not there."""
+    with suppress(ConsoleError):
+        if await store.lease(run_id) is not None:
+            where = store.address.rpartition(" ")[2]
+            command = f"kubectl delete leases,configmaps,secrets -n {where} -l {STORED_RUN_LABEL}={run_id}"
+            return f"What {store.address} has of the run: this user may not delete it; remove it with: {command}"
     return ""
 
 
