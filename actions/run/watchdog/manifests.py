@@ -1,6 +1,6 @@
 """The objects of a watchdog: service account, a role of one namespace each with its binding, and the CronJob. Pure.
 
-It may read and annotate the ConfigMap of its run, and suspend, or delete where there is no suspension, the objects of
+It may read and annotate the Lease of its run, and suspend, or delete where there is no suspension, the objects of
 the run that hold accelerators: each by its name.
 """
 
@@ -18,12 +18,14 @@ from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
 from actions.run.limits.rules import WATCHDOG_PREFIX
-from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
+from actions.run.store.lease_object import lease_name, leases_path
 from actions.run.watchdog import script
 
 SCHEDULE = "*/5 * * * *"
+NAMESPACE = "default"
+"""The one that every cluster has: of service account and CronJob."""
 
 Manifest = dict[str, Any]
 
@@ -81,8 +83,13 @@ def watchdog_name(run_id: str) -> str:
     return f"{WATCHDOG_PREFIX}{run_id.rpartition('-')[2]}"
 
 
-def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Manifest]:
+def manifests_of(view: RunView, objects: Sequence[WatchedObject], store: str) -> list[Manifest]:
     """Return the objects of the watchdog of a run, in the order in which they are applied.
+
+    Args:
+        view: The run.
+        objects: What it stops.
+        store: The namespace of the run's Lease.
 
     Raises:
         ConfigError: The environment names a registry for its image that is none.
@@ -90,23 +97,25 @@ def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Manife
     name = watchdog_name(view.id)
     labels = {RUN_LABEL: view.id, MANAGED_BY: MANAGER}
     found: list[Manifest] = [_object("v1", "ServiceAccount", name, NAMESPACE, labels)]
-    for namespace in dict.fromkeys((NAMESPACE, *(one.namespace for one in objects))):
-        rules = list(_rules(view.id, [one for one in objects if one.namespace == namespace], namespace))
+    for namespace in dict.fromkeys((store, *(one.namespace for one in objects))):
+        rules = list(_rules([one for one in objects if one.namespace == namespace]))
+        if namespace == store:
+            rules.insert(0, _rule("coordination.k8s.io", "leases", [lease_name(view.id)], "patch"))
         role = _object("rbac.authorization.k8s.io/v1", "Role", name, namespace, labels)
         binding = _object("rbac.authorization.k8s.io/v1", "RoleBinding", name, namespace, labels)
         subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
         found += [role | {"rules": rules}, binding | {"subjects": [subject], "roleRef": reference}]
     cron = _object("batch/v1", "CronJob", name, NAMESPACE, labels)
-    return [*found, cron | {"spec": _cron_spec(name, labels, config_of(view, objects))}]
+    return [*found, cron | {"spec": _cron_spec(name, labels, config_of(view, objects, store))}]
 
 
-def config_of(view: RunView, objects: Sequence[WatchedObject]) -> dict[str, Any]:
+def config_of(view: RunView, objects: Sequence[WatchedObject], store: str) -> dict[str, Any]:
     """Return the configuration of the watchdog's program: see `actions.run.watchdog.script`."""
     return {
         "run": view.id,
         "minutes": view.limits.watchdog_minutes,
-        "configmap": f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name_of(view.id)}",
+        "lease": f"{leases_path(store)}/{lease_name(view.id)}",
         "targets": [
             {"path": one.path, "name": f"{one.kind}/{one.namespace}/{one.name}", "uid": one.uid, "patch": one.patch}
             for one in objects
@@ -124,9 +133,7 @@ def _object(api_version: str, kind: str, name: str, namespace: str, labels: dict
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def _rules(run_id: str, objects: Sequence[WatchedObject], namespace: str) -> Iterator[Manifest]:
-    if namespace == NAMESPACE:
-        yield _rule("", "configmaps", [name_of(run_id)], "patch")
+def _rules(objects: Sequence[WatchedObject]) -> Iterator[Manifest]:
     for one in objects:
         yield _rule(one.group, one.plural, [one.name], "delete" if one.patch is None else "patch")
 
