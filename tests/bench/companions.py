@@ -1,6 +1,6 @@
 """The cost of everything beside a run: `python -m tests.bench.companions [SECONDS]`.
 
-The fence, the replication to a home, the record in the cluster, the guard of limits and the keeper of the watchdog of
+The fence, the publisher in a store with the lease in the cluster, the guard of limits and the keeper of the watchdog of
 one run are in this process, as in its runner; cluster (the sandbox) and store (moto) are in others. Printed are shares
 of a core, of all threads of this process, at rest and while it trains: a record every five seconds, twenty points and
 2 kB of samples each second.
@@ -23,7 +23,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.engine.backend import LiveBackend
-from actions.run.engine.companions import accompanied, arbiters_of, companions_of, store_of
+from actions.run.engine.companions import access_of, accompanied, companions_of, store_of
 from actions.run.engine.fence import Fence
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.journal.folder import journal_path
@@ -79,7 +79,7 @@ async def _measured(folder: Path, seconds: float) -> dict[str, float]:
     fence = Fence(
         folder,
         view,
-        arbiters_of(runner_journal.view_if_readable, backend, CLOCK, home),
+        access_of(folder, runner_journal.view_if_readable, backend, home),
         require_lease=runner_journal.require_lease,
         clock=CLOCK,
         log=said.append,
