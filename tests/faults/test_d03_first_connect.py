@@ -60,7 +60,7 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
     runner = begun(folder)
     with fault(sandbox, kind):
         again = resumed_after_a_kill(folder, runner)
-        assert re.search(r"UTC, retrying: |it is not known whether another machine has", wait_for_waiting(folder))
+        assert re.search(r"UTC, retrying: |another machine may have taken the run over", wait_for_waiting(folder))
         assert is_alive(again)
     has_succeeded(folder)
     assert texts(folder) == printed(LINES)
@@ -80,7 +80,7 @@ async def test_d03_a_runner_whose_cluster_knows_the_run_asks_before_its_first_re
         assert [notice.kind for notice in view.notices] == [NoticeKind.UNCERTAIN]
         assert view.notices[0].since is not None
         assert view.notices[0].text.startswith("Waiting before the record ")
-        assert view.notices[0].text.endswith(f"If none has: eksml-tui runs resume {folder.name} --without-store")
+        assert view.notices[0].text.count(f" If none has: eksml-tui runs resume {folder.name} --without-store. ") == 1
     assert has_succeeded(folder).notices == ()
     assert texts(folder) == printed(LINES)
     taken_down(folder)

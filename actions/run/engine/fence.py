@@ -287,8 +287,8 @@ class Fence:
             )
         why = self._silence.message if self._silence else ""
         return (
-            "this process has just begun, or was stopped or asleep, and it is not known whether another machine has "
-            f"taken the run over meanwhile. {why} If none has: eksml-tui runs resume {self._run_id} --without-store"
+            "this process has just begun, or was stopped or asleep, and another machine may have taken the run over. "
+            f"If none has: eksml-tui runs resume {self._run_id} --without-store. {why}"
         )
 
     def _lose(self, seen: StoreLease) -> None:

@@ -351,7 +351,7 @@ async def test_each_wait_has_a_way_out(folder: Path, clocks: Clocks, how: str) -
     await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
     assert not waiting.done()
     run = load_run(folder).id
-    assert notes[-1].endswith(f"AWS did not answer. If none has: eksml-tui runs resume {run} --without-store")
+    assert notes[-1].endswith(f"If none has: eksml-tui runs resume {run} --without-store. AWS did not answer.")
     if how == "its teardown removes it":
         cluster.is_going = True
     elif how == "its objects are removed":
