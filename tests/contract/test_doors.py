@@ -35,6 +35,7 @@ _ALLOWED = {
     "actions/run/spool/compacted.py": "read by pread, in pieces; and scratch files, which are written",
     "actions/run/spool/files.py": "a spool that is open to be written all the time",
     "actions/run/launch.py": "a lock",
+    "actions/run/store/local.py": "a lock",
     "actions/sandbox/locate.py": "a lock",
     "actions/terraform/modules.py": "archives that are in memory",
     "actions/run/store/files.py": "archives that are in memory",

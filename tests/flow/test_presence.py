@@ -6,25 +6,21 @@ On the sandbox, and on the real API server where there is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from actions.base.clock import SystemClock
-from actions.base.errors import AccessError, RefusedError
-from actions.base.files import asset
+from actions.base.errors import RefusedError
 from actions.base.guard import FencedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import create
 from actions.cluster.objects.client import Discovery, delete, fetch, merge_patch
-from actions.cluster.objects.client import ref_of as ref_of_manifest
 from actions.run.client import load_run, send_request
-from actions.run.context.access import ClusterAccess
 from actions.run.engine.backend import LiveBackend
 from actions.run.engine.process import main
 from actions.run.engine.recorder import RunnerJournal
@@ -33,14 +29,12 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.presence import publish
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs
-from actions.run.presence.publish import PresenceCompanion, remove_record
+from actions.run.presence.publish import PresenceCompanion
 from actions.run.presence.record import LABELS, NAMESPACE, RUN_KEY, RemoteRun, name_of, ref_of
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from actions.run.storage.archive import archive_run, restore_run
 from actions.run.takeover.restored import take_up_restored
-from tests.flow.test_rbac import as_user
-from tests.support.applying import apply_all
 from tests.support.polling import until
 from tests.support.smallrun import a_small_run, carry_out, own_name
 
@@ -205,78 +199,6 @@ async def test_a_restored_run_asks_its_cluster_who_has_it(
             with pytest.raises(FencedError):
                 await task
     await removed(session, folder.name)
-
-
-ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}
-RBAC = "rbac.authorization.k8s.io"
-
-
-@asynccontextmanager
-async def a_user(session: KubeSession, name: str, verbs: Sequence[str]) -> AsyncIterator[str]:
-    """Somebody who may look at everything, and has these verbs of the role `eksml-record` in `default`."""
-    look = {**ROLES["eksml-look"], "metadata": {"name": f"{name}-look"}}
-    look["rules"] = [rule for rule in look["rules"] if "configmaps" not in rule["resources"]]
-    look["rules"].append({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]})
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": list(verbs)}]
-    record = {**ROLES["eksml-record"], "metadata": {"name": f"{name}-record"}, "rules": rules}
-    subjects = [{"apiGroup": RBAC, "kind": "User", "name": name}]
-    bindings = [
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": kind,
-            "metadata": {"name": f"{name}-{role}"} | ({"namespace": NAMESPACE} if kind == "RoleBinding" else {}),
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{name}-{role}"},
-            "subjects": subjects,
-        }
-        for kind, role in (("ClusterRoleBinding", "look"), ("RoleBinding", "record"))
-    ]
-    made = [look, record, *bindings]
-    discovery = Discovery(session)
-    await apply_all(session, discovery, made)
-    yield name
-    for one in made:
-        await delete(session, discovery, ref_of_manifest(one))
-
-
-VERBS = tuple(ROLES["eksml-record"]["rules"][0]["verbs"])
-
-
-@pytest.mark.parametrize("missing", ["", *VERBS])
-async def test_the_role_is_enough_to_be_known_and_each_of_its_verbs_is_needed(
-    tmp_path: Path, kubeconfig: Path, session: KubeSession, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = a_run(tmp_path, kubeconfig)
-    view = await carry_out(folder)
-    async with a_user(session, "p" + own_name(tmp_path), [verb for verb in VERBS if verb != missing]) as user:
-        with as_user(folder, user):
-            refused = await published(folder, monkeypatch)
-            assert bool(refused) is (missing in ("get", "create", "patch"))
-            assert "Not allowed" in refused or not refused
-            access = ClusterAccess(folder / "kubeconfig", "", CLOCK, None)
-            try:
-                connection = await access.open("")
-                listed = await list_cluster_runs(connection.session)
-                assert bool(listed.note) is (missing == "list")
-                if missing != "get":
-                    left = await remove_record(connection, view)
-                    assert bool(left) is (missing == "delete")
-            finally:
-                await access.aclose()
-    if missing == "delete":
-        await removed(session, folder.name)
-
-
-async def published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Publish twice; return the refusal, if there is one."""
-    monkeypatch.setattr(publish, "BEAT_SECONDS", 0.0)
-    with a_companion(folder) as companion:
-        view = load_run(folder)
-        try:
-            await companion.finish(view)
-            await companion.finish(view)
-        except AccessError as error:
-            return error.message
-    return ""
 
 
 HOSTILE: tuple[dict[str, Any], ...] = (

@@ -58,7 +58,6 @@ from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
-    is_listed,
     is_state,
     lease_bytes,
     run_id_in,
@@ -190,9 +189,12 @@ class KubernetesStore:
 
     async def objects(self, prefix: str) -> list[ListedObject]:
         run_id = run_id_in(prefix)
-        kind = _kind_of(prefix)
-        listed = await self._metadata_in(kind, await self._place(run_id), f"{RUN_LABEL}={run_id}")
-        found = [item for entry in listed if (item := _listed(entry)) and is_listed(item.key, prefix)]
+        namespace, selector = await self._place(run_id), f"{RUN_LABEL}={run_id}"
+        listed = [] if is_state(prefix) else await self._metadata_in("configmaps", namespace, selector)
+        if is_state(prefix) or prefix == run_key(run_id):
+            with suppress(*([] if is_state(prefix) else [AccessError])):
+                listed += await self._metadata_in("secrets", namespace, selector)
+        found = [item for entry in listed if (item := _listed(entry)) and item.key.startswith(prefix)]
         return sorted(found, key=lambda item: item.key)
 
     async def delete(self, name: str) -> None:

@@ -30,7 +30,6 @@ from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
-    is_listed,
     lease_bytes,
     lease_document,
     lease_in,
@@ -115,7 +114,7 @@ class LocalStore:
         await self._in_thread(lambda: self._delete(name))
 
     async def remove_run(self, run_id: str) -> None:
-        while listed := [*await self.objects(run_key(run_id)), *await self.objects(run_key(run_id, "terraform/"))]:
+        while listed := await self.objects(run_key(run_id)):
             for item in listed:
                 await self.delete(item.key)
         await self.delete(run_key(run_id, LEASE))
@@ -148,7 +147,7 @@ class LocalStore:
         keys = sorted((path.relative_to(self._folder).as_posix(), path) for path in found)
         for key, path in keys:
             is_lease = key.endswith(f"/{LEASE}") and key.count("/") == 2
-            if path.name.startswith(".") or is_lease or not is_listed(key, prefix):
+            if path.name.startswith(".") or is_lease or not key.startswith(prefix):
                 continue
             stored = self._read(key, MOST_OBJECT_BYTES)
             if stored is not None:

@@ -229,7 +229,7 @@ class RunStore(Protocol):
     async def objects(self, prefix: str) -> list[ListedObject]:
         """Return the objects whose names begin with `prefix`, which names a run, sorted; without its lease.
 
-        States of Terraform, which a reader may have no right to, are listed by a prefix that names their folder.
+        States of Terraform are left out for a user who may not list them, unless the prefix names their folder.
         """
         ...
 
@@ -335,11 +335,6 @@ def run_id_in(name: str) -> str:
 def is_state(name: str) -> bool:
     """Return whether an object is the state of a stage of Terraform, `runs/RUN_ID/terraform/STAGE.tfstate`."""
     return name.split("/")[2:3] == ["terraform"]
-
-
-def is_listed(name: str, prefix: str) -> bool:
-    """Return whether a list of a prefix has this object; see `RunStore.objects`."""
-    return name.startswith(prefix) and (not is_state(name) or is_state(prefix))
 
 
 def lease_bytes(document: LeaseDocument) -> bytes:
