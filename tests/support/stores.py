@@ -227,7 +227,7 @@ class Published:
     Args:
         folder: The run's.
         clock: Time.
-        cluster: The store in the run's cluster, which it has if it has none in S3.
+        cluster: The store in the run's cluster.
     """
 
     def __init__(self, folder: Path, clock: Clock, *, cluster: RunStore | None = None) -> None:
@@ -236,14 +236,13 @@ class Published:
         self.opened = Journal(journal_path(folder), clock, fence=self.lease.token)
         self.journal = RunnerJournal(self.opened, self.lease, clock)
         self.log: list[str] = []
-        self.store = cluster if cluster is not None and not self.journal.view_if_readable().store else opened()
+        is_in_s3 = bool(self.journal.view_if_readable().store)
+        self.store = opened() if is_in_s3 or cluster is None else cluster
 
         async def in_cluster(_: RunView) -> RunStore | None:
             return cluster
 
-        self.access = StoreAccess(
-            self.journal.view_if_readable, None if self.store is cluster else self.store, in_cluster
-        )
+        self.access = StoreAccess(self.journal.view_if_readable, self.store if is_in_s3 else None, in_cluster)
         self.publisher = Publisher(self.access, folder, self.journal, ANNA, clock)
 
     def close(self) -> None:

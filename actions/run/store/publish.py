@@ -319,7 +319,6 @@ class Publisher:
         is_due = now - self._pointed_at >= BEAT_SECONDS or state != self._pointed
         if not is_due or not self._access.has_cluster() or self._leaves_cluster():
             return
-        self._pointed_at, self._pointed = now, state
         store = await self._access.open_cluster()
         with guarded_by(None), suppress(TakenError):  # another write came first; this one decides nothing
             found = await store.lease(self._run_id)
@@ -335,6 +334,7 @@ class Publisher:
                     about=about_run(view),
                     seconds=0.0 if view.state in OVER else POINTER_SECONDS,
                 )
+        self._pointed_at, self._pointed = now, state
 
     async def _this_holder(self) -> str:
         if not self._holder:

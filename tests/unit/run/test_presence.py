@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock, format_rfc3339
-from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.errors import ConflictError, RefusedError
 from actions.base.untrusted import is_plain
-from actions.run.context.retry import ONCE
 from actions.run.journal.elsewhere import note_elsewhere, read_elsewhere, refuse_elsewhere
 from actions.run.journal.folder import fence_path
-from actions.run.journal.machine import SILENT_COPY_SECONDS
-from actions.run.presence import lease, publish
+from actions.run.presence import lease
 from actions.run.presence.listing import ordered
 from actions.run.presence.record import (
     CREATED_KEY,
@@ -313,22 +308,6 @@ def test_a_stage_that_only_the_record_has_is_not_shown() -> None:
     assert [stage.id for stage in remote_view(run).stages] == ["only"]
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(UnreachableError("reset"), None), (AccessError("401"), None), (MissingError("no kubeconfig"), "")],
-    ids=["away", "refused", "missing"],
-)
-async def test_a_record_that_could_not_be_asked_for_is_not_taken_for_gone(
-    monkeypatch: pytest.MonkeyPatch, error: ConsoleError, told: str | None
-) -> None:
-    async def connect(_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(publish, "known_cluster_uid", lambda _: "uid")
-    context: Any = SimpleNamespace(access=SimpleNamespace(is_possible=True), view=None, connect=connect)
-    assert await publish.withdraw(context, ONCE) == told
-
-
 class _Cluster:
     """A cluster with one record; the earlier machine writes a heartbeat before each of the first claims."""
 
@@ -389,65 +368,3 @@ async def test_a_lease_is_claimed_between_two_heartbeats_but_not_from_another_ma
         await claim
     assert (cluster.run["owner"]["user"] == "ben") == (not refusal)
     assert (cluster.run["machine"] == "own/boot") == (not refusal)
-
-
-class _Clock(SystemClock):
-    """Stands still until it is moved."""
-
-    seconds = 10.0
-
-    def now(self) -> datetime:
-        return NOW + timedelta(seconds=self.seconds)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-
-def test_a_record_of_another_machine_at_the_same_epoch_is_written_over_when_that_is_silent(
-    tmp_path: Path,
-) -> None:
-    clock = _Clock()
-    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(), clock)
-    own = replace(a_presence(), machine="copy/another-boot")
-    with pytest.raises(publish.PresenceHeldError, match=r"ada@bastion-1 had the run at .* with a copy of its folder"):
-        companion._refuse_other(a_document(), own)
-    clock.seconds += SILENT_COPY_SECONDS - 1
-    with pytest.raises(publish.PresenceHeldError):
-        companion._refuse_other(a_document(), own)
-    beat = replace(a_presence(), heartbeat=format_rfc3339(clock.now()))
-    with pytest.raises(publish.PresenceHeldError):  # it lives: the time begins anew
-        companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
-    clock.seconds += SILENT_COPY_SECONDS + 1
-    companion._refuse_other(a_document(**{RUN_KEY: msgspec.json.encode(beat).decode()}), own)
-    companion._refuse_other(a_document(), replace(own, machine="copy/boot"))  # this machine itself
-
-
-@pytest.mark.parametrize("is_lost", [True, False])
-async def test_a_record_whose_making_was_not_answered_is_removed_at_the_end_of_a_teardown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_lost: bool
-) -> None:
-    """It was on its way while the audit removed what there was."""
-
-    async def create(_: object) -> None:
-        raise UnreachableError("reset")
-
-    async def find(_: object) -> None:
-        if not is_lost:
-            raise UnreachableError("reset")
-
-    async def connect(_: object) -> SimpleNamespace:
-        return SimpleNamespace(find=find, create=create)
-
-    async def remove(*_: object) -> str:
-        removed.append("")
-        return ""
-
-    removed: list[str] = []
-    monkeypatch.setattr(publish, "remove_record", remove)
-    companion = publish.PresenceCompanion(tmp_path, SimpleNamespace(created=fixed_runs._created), _Clock())
-    monkeypatch.setattr(companion, "_connection", connect)
-    view = fixed_runs.a_training_run()
-    with pytest.raises(UnreachableError):
-        await companion._publish(view)
-    await companion.finish(replace(view, state=RunState.TORN_DOWN))
-    assert len(removed) == is_lost
