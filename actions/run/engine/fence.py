@@ -2,8 +2,8 @@
 
 A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept in the run's
 store, the one arbiter: the lease there has an epoch, which grows by one with every takeover, and a holder. A runner
-whose epoch is no longer the newest is fenced for good. An answer that says *none* is one, too: nobody has taken the
-run.
+whose epoch is no longer the newest is fenced for good. An answer that says *none* is one, too: no machine has taken
+the run.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
@@ -136,11 +136,11 @@ class Fence:
         self._asked_since = float("-inf")
         self._was_away = True  # whoever has carried the run out before this process
         self._verified: tuple[float, float] | None = None
-        """When the store was asked for its newest answer."""
+        """Moment of the question to which the store gave its newest answer."""
         self._reached: tuple[float, float] | None = None
-        """When the cluster was asked for its newest answer while the store gave none."""
+        """Moment of the question to which the cluster gave its newest answer while the store gave none."""
         self._silence: ConsoleError | None = None
-        """Why the newest question had no answer; `None` if it had one."""
+        """The reason why the newest question had no answer; `None` if it had one."""
         self._other: tuple[StoreLease, float] | None = None
         """The lease of another holder at this epoch, and when it was seen first."""
         self._gone = ""
@@ -212,7 +212,7 @@ class Fence:
                 self._note("")
 
     async def _ask(self) -> None:
-        """Ask the store. One that is silent is asked behind an answer of the cluster, if that gives one.
+        """Ask the store; one that is silent once more behind an answer of the cluster, if that gives one.
 
         So a network that is back lets no change pass before the store, which may name another machine, could answer.
         """

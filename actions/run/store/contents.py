@@ -1,4 +1,4 @@
-"""What the store of a run lacks of it, and writes of that: records, small files, Terraform's local states, output.
+"""The content of a run in its store: records, small files, Terraform's local states, output, as far as they lack.
 
 What a store has is known from its own objects: when a runner begins, and again when some are found to be gone.
 """
@@ -40,7 +40,7 @@ class RowsOfJournal(Protocol):
 
 
 class StoreContents:
-    """What one runner has written of its run to the store.
+    """The objects that one runner has written of its run to the store.
 
     Args:
         folder: The run's.
@@ -123,7 +123,7 @@ class StoreContents:
                     self._states[stage] = stamp
 
     async def look_for_losses(self, store: RunStore) -> None:
-        """Find out whether somebody has deleted objects of the run; the next `push` writes what is lacking.
+        """Find out whether objects of the run were deleted; the next `push` writes what is lacking.
 
         Raises:
             ConsoleError: As `RunStore`.
