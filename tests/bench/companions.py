@@ -23,7 +23,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.engine.backend import LiveBackend
-from actions.run.engine.companions import access_of, accompanied, companions_of, store_of
+from actions.run.engine.companions import access_of, accompanied, companions_of
 from actions.run.engine.fence import Fence
 from actions.run.engine.recorder import RunnerJournal
 from actions.run.journal.folder import journal_path
@@ -33,6 +33,7 @@ from actions.run.launch import create_run
 from actions.run.spool.files import AppendOnly
 from actions.run.spool.format import devices_file, points_file
 from actions.run.state.records import Limits, Output
+from actions.run.store.access import store_of
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store
 from tests.support.smallrun import carry_out

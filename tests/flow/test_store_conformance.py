@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actions.base.clock import SystemClock
@@ -48,8 +49,11 @@ class LossySession(KubeSession):
     """A session whose changes arrive, and whose answers to them are lost, while `is_lossy`."""
 
     is_lossy = False
+    is_away = False
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
+        if self.is_away:
+            raise UnreachableError("It does not answer.")
         answer = await super().request(method, path, **options)
         if self.is_lossy and method != "GET":
             raise UnreachableError("The answer was lost.")
@@ -366,6 +370,39 @@ async def test_an_answer_that_was_lost_is_no_conflict(place: Place, store: RunSt
     assert (await renew_lease(store, run_id, lease)).epoch == 1
 
 
+async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, store: RunStore, run_id: str) -> None:
+    if place.proxy is not None:
+        place.proxy.is_away = True
+    elif place.session is not None:
+        place.session.is_away = True
+    else:
+        (place.folder / "runs").mkdir(parents=True, exist_ok=True)
+        (place.folder / "runs").rename(place.folder / "kept")
+        (place.folder / "runs").symlink_to(place.folder / "runs")  # a loop
+    document = LeaseDocument(1, ANNA, "a", "", 30.0, "n")
+    name = run_key(run_id, "files/x")
+    for ask in (
+        store.lease(run_id),
+        store.leases(),
+        store.run_ids(),
+        store.get(name),
+        store.objects(run_key(run_id)),
+        store.put_lease(run_id, document, after=None),
+        store.put_if_absent(name, b"1"),
+        store.replace(name, b"1", etag="1"),
+        store.remove_run(run_id),
+    ):
+        with pytest.raises((UnreachableError, ConfigError)):
+            await ask
+    if place.proxy is not None:
+        place.proxy.mend()
+    elif place.session is not None:
+        place.session.is_away = False
+    else:
+        (place.folder / "runs").unlink()
+        (place.folder / "kept").rename(place.folder / "runs")
+
+
 async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str) -> None:
     journal = rows_of(1, 100, size=2000)
     writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
@@ -485,6 +522,17 @@ async def test_runs_that_cannot_be_read_are_named_and_hide_no_other(place: Place
         assert "more than" in unread[f"{run_id}-huge"]
         with pytest.raises(FormatError):
             await store.lease(f"{run_id}-bad")
+
+
+@pytest.mark.parametrize("change", [{"epoch": 0}, {"epoch": 1 << 40}, {"seconds": -1.0}, {"seconds": 1e12}])
+async def test_a_lease_with_numbers_that_none_has_is_damaged(
+    place: Place, store: RunStore, run_id: str, change: dict[str, Any]
+) -> None:
+    document = msgspec.structs.replace(LeaseDocument(1, ANNA, "a", "", 30.0, "n"), **change)
+    if place.session is None:  # an API server refuses most of them by itself
+        await store.put_if_absent(run_key(run_id, "lease.json"), msgspec.json.encode(document))
+        with pytest.raises(FormatError, match="is damaged"):
+            await store.lease(run_id)
 
 
 async def test_texts_of_others_are_plain_when_they_are_read(store: RunStore, run_id: str) -> None:

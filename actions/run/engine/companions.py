@@ -23,7 +23,6 @@ from actions.run.limits.guard import LimitGuard
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store
-from actions.run.store.drivers import open_store
 from actions.run.store.objects import RunStore
 from actions.run.store.publish import Publisher
 from actions.run.teardown.sharing import local_users
@@ -76,11 +75,6 @@ class Companion(Protocol):
             view: The run as the runner leaves it.
         """
         ...
-
-
-def store_of(view: RunView) -> RunStore | None:
-    """Return the store of a run in S3; `None` if it has none there."""
-    return open_store(view.store, region=view.cluster.region) if view.store else None
 
 
 def access_of(folder: Path, current: Callable[[], RunView], backend: RunBackend, store: RunStore | None) -> StoreAccess:

@@ -14,12 +14,18 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.journal.elsewhere import note_namespace, read_fence
 from actions.run.state.view import RunView
+from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import KubernetesStore, choose_namespace
 from actions.run.store.lease_object import NAMESPACE
 from actions.run.store.objects import RunStore, StoreLease
 
 OpenInCluster = Callable[[RunView], Awaitable[RunStore | None]]
 """Connects to the run's cluster and returns the store in it; `None` before the run has one."""
+
+
+def store_of(view: RunView) -> RunStore | None:
+    """Return the store of a run in S3; `None` if it has none there."""
+    return open_store(view.store, region=view.cluster.region) if view.store else None
 
 
 def cluster_store(connection: ClusterConnection, folder: Path, view: RunView) -> KubernetesStore:

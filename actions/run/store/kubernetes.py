@@ -55,6 +55,7 @@ from actions.run.store.lease_object import (
     written_at,
 )
 from actions.run.store.objects import (
+    REMOVAL_ROUNDS,
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
@@ -76,8 +77,6 @@ _TEXT, _PACKED = "text", "gzip"
 _MERGE = "application/merge-patch+json"
 _OBJECT = "object"
 """The value of `STORE_LABEL` on objects."""
-_ROUNDS = 20
-"""Lists of a run that is removed: each of them may have what another process has written since the last one."""
 _NEEDED = (("get", "coordination.k8s.io", "leases"), ("create", "coordination.k8s.io", "leases"),
            ("create", "", "configmaps"), ("create", "", "secrets"))  # fmt: skip
 _READABLE = re.compile(r"[^a-z0-9]+")
@@ -107,12 +106,10 @@ class KubernetesStore:
         self.address = f"the cluster's namespace {self._namespaces[0]}"
 
     async def run_ids(self) -> list[str]:
-        found: set[str] = set()
-        for listed in await self._readable(self._leases_in):
-            found |= {run_id for item in listed if (run_id := run_id_of(item))}
-        for listed in await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL)):
-            found |= {run_id for item in listed if (run_id := _run_of(item))}
-        return sorted(found)
+        leases = {
+            run_id for listed in await self._readable(self._leases_in) for item in listed if (run_id := run_id_of(item))
+        }
+        return sorted(leases | await self._runs_with_objects())
 
     async def lease(self, run_id: str) -> StoreLease | None:
         _require_name(run_id)
@@ -143,8 +140,8 @@ class KubernetesStore:
                     self._found_in[run_id] = item["metadata"]["namespace"]
                 except FormatError as error:
                     unread[run_id] = one_line(error.message)
-        for run_id in await self.run_ids():
-            if run_id not in found and run_id not in unread:
+        with suppress(AccessError):  # of a run with a lease all is known without it
+            for run_id in await self._runs_with_objects() - found.keys() - unread.keys():
                 unread[run_id] = f"{self.address} has objects of {run_id}, and no lease of it."
         return [found[run_id] for run_id in sorted(found)], unread
 
@@ -198,16 +195,16 @@ class KubernetesStore:
         return sorted(found, key=lambda item: item.key)
 
     async def delete(self, name: str) -> None:
-        await self._delete(await self._path(name))
+        await _remove(self._session, await self._path(name))
 
     async def remove_run(self, run_id: str) -> None:
         _require_name(run_id)
-        for _ in range(_ROUNDS):
+        for _ in range(REMOVAL_ROUNDS):
             paths = await self._paths_of(run_id)
             if not paths:
-                await self._delete(f"{leases_path(await self._place(run_id))}/{lease_name(run_id)}")
+                await _remove(self._session, f"{leases_path(await self._place(run_id))}/{lease_name(run_id)}")
                 return
-            await at_once(paths, self._delete)
+            await at_once(paths, lambda path: _remove(self._session, path))
         raise UnreachableError(f"{self.address} gets new objects of {run_id} while it is removed there.")
 
     def close(self) -> None:
@@ -241,6 +238,10 @@ class KubernetesStore:
     async def _leases_in(self, namespace: str) -> list[Document]:
         return await list_pages(self._session, leases_path(namespace), {"labelSelector": SELECTOR}, size=100)
 
+    async def _runs_with_objects(self) -> set[str]:
+        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL))
+        return {run_id for listed in found for item in listed if (run_id := _run_of(item))}
+
     async def _metadata_in(self, kind: str, namespace: str, selector: str) -> list[Document]:
         path, query = f"/api/v1/namespaces/{namespace}/{kind}", {"labelSelector": selector}
         return await list_pages(self._session, path, query, accept=METADATA_LIST)
@@ -253,12 +254,6 @@ class KubernetesStore:
             names = [str((item.get("metadata") or {}).get("name")) for item in listed]
             paths += [f"/api/v1/namespaces/{namespace}/{kind}/{name}" for name in names]
         return paths
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await self._session.request("DELETE", path)
-        except MissingError:
-            return
 
     async def _write_lease(self, run_id: str, document: LeaseDocument, after: StoreLease | None) -> Document:
         from kubernetes.aio.client import CoordinationV1Api, V1Lease, V1LeaseSpec, V1ObjectMeta
@@ -423,6 +418,11 @@ async def _find(session: KubeSession, path: str) -> Document | None:
         return await session.get(path)
     except MissingError:
         return None
+
+
+async def _remove(session: KubeSession, path: str) -> None:
+    with suppress(MissingError):
+        await session.request("DELETE", path)
 
 
 def _kind_of(name: str) -> str:

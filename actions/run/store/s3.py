@@ -19,6 +19,7 @@ from actions.run.store.objects import (
     lease_bytes,
     lease_document,
     lease_in,
+    remove_objects,
 )
 
 
@@ -94,8 +95,7 @@ class S3Store:
         await self._bucket.delete(self._place.key(name))
 
     async def remove_run(self, run_id: str) -> None:
-        while listed := await self.objects(run_key(run_id)):
-            await at_once([item.key for item in listed], self.delete)
+        await remove_objects(self, run_id)
         await self.delete(run_key(run_id, LEASE))
 
     def close(self) -> None:
