@@ -357,8 +357,10 @@ async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: S
         connection = await backend.cluster_of(view)
         if connection is None:
             return ""
+        known = await cluster_store(connection, folder, view).lease(view.id)
+        if known is None and not known_cluster_uid(view):
+            return ""  # it may be another cluster
         store = await chosen_cluster_store(connection, folder, view)
-        known = await store.lease(view.id)
         if known is not None and known.epoch > lease.epoch:
             raise ConflictError(
                 f"The run's cluster has the lease of a later machine: {known.owner} (epoch {known.epoch}).",
