@@ -183,8 +183,10 @@ class Publisher:
             try:
                 await work()
             except ConsoleError as error:
-                if not isinstance(error, ConflictError | LeaseHeldError):
+                is_failure = not isinstance(error, ConflictError | LeaseHeldError)
+                if is_failure and (self._access.is_in_cluster or work == self._point):
                     await self._access.reconnect()
+                if is_failure and self._access.is_in_cluster:
                     self.contents.reopen()
                 raise
 
