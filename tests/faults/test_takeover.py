@@ -190,7 +190,7 @@ async def test_a_runner_that_wakes_up_after_its_run_was_adopted_changes_nothing(
     assert old is not None
     at_training(folder)
     await published(sandbox, folder.name)
-    wait(lambda: read_fence(folder).known_to, "the fence to know the record in the cluster")
+    wait(lambda: read_fence(folder).store, "the fence to know the store")
     environment = load_environment(folder)
     stop_between_records(old, folder)
     try:

@@ -147,7 +147,7 @@ def test_a_run_that_waits_for_its_first_plan_is_in_a_colleagues_console(anna: Me
         terminal.press("Enter")
         terminal.wait("can only be watched")
         terminal.wait(rf"runs takeover {folder.name}")
-        terminal.wait(r"Awaiting approval|to add, \d+ to change")  # the plan, which its home has
+        terminal.wait(r"Awaiting approval|to add, \d+ to change")  # the plan, which its store has
         sys.stdout.write(f"{terminal.text()}\n")
     finally:
         terminal.close()
@@ -158,7 +158,7 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
 ) -> None:
     folder = in_training(anna)
     old = runner_of(anna, folder)
-    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    wait(lambda: read_fence(folder).store, "the fence to know the store")
     assert audited(cloud, old.pid), "the audit log knows the runner"
     stop_between_records(old, folder)
     try:
@@ -195,7 +195,7 @@ def test_a_copy_of_the_folder_on_a_machine_of_the_same_name_changes_nothing(
     anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
 ) -> None:
     folder = in_training(anna)
-    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    wait(lambda: read_fence(folder).store, "the fence to know the store")
     (ben.state / "runs").mkdir(parents=True, exist_ok=True)
     copy, first = ben.state / "runs" / folder.name, runner_of(anna, folder)
     stop_between_records(first, folder)  # else files could go, and the journal change, while they are copied

@@ -36,7 +36,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.run_account import fetch_account, other_account_error, works_in_account
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS
+from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, write_fence
 from actions.run.journal.folder import kubeconfig_path, runs_folder
@@ -46,7 +46,6 @@ from actions.run.launch import create_folder, first_record, found_supplies
 from actions.run.objects.inventory import RELEASE_VERSION
 from actions.run.objects.survey import fetch_kinds, survey
 from actions.run.presence.lease import ClusterLease, claim_cluster_lease, list_cluster_leases, time_in_cluster
-from actions.run.presence.publish import program_version
 from actions.run.presence.record import RunPresence
 from actions.run.stages.helm import KIND as RELEASE_KIND
 from actions.run.stages.helm import find_release
@@ -179,8 +178,7 @@ async def adopt_run(
         folder, plan, connection, clock, lease=lost.lease, found=found, target=target, uid=reached.uid,
         epoch=epoch, unread=unread,
     )  # fmt: skip
-    known_to = (CLUSTER_ARBITER,) if lost.lease else ()
-    write_fence(folder, FenceState(known_to=known_to))
+    write_fence(folder, FenceState(store="the run's cluster" if lost.lease else ""))
     remove_mark(folder)
     if starts:
         start_runner(folder, environment=environment)
@@ -333,13 +331,13 @@ async def planned_adoption(
         account=await _account_of(blueprint, binding, known, reached, missing),
     )
     missing += _stages_that_differ(created, known)
-    knows = known is not None and lease is not None and lease.presence.version == program_version() and not left_out
+    knows = known is not None and lease is not None and lease.presence.version == "" and not left_out
     return AdoptionPlan(created, blueprint, binding, launched_at, knows, tuple(sources), tuple(missing))
 
 
 def _warnings_of(presence: RunPresence) -> Iterator[str]:
     """Yield what is to be known of a run beside what is missing."""
-    if presence.version != program_version():
+    if presence.version != "":
         before = presence.version or "?"
         yield f"Version {before} of the program has carried it out: its blueprint may differ from this one."
     if presence.store:

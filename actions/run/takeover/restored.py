@@ -14,7 +14,6 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.run.context.operator import present_operator
-from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import takeover_hint
 from actions.run.journal.machine import machine_id
@@ -54,7 +53,7 @@ async def take_up_restored(folder: Path, clock: Clock, *, confirm: str = "") -> 
     is_confirmed = confirm == view.id
     found = await _home_lease(view, is_confirmed=is_confirmed)
     if found is not None:
-        raise _refusal(view, found.owner, found.epoch, STORE_ARBITER)
+        raise _refusal(view, found.owner, found.epoch, "the run's store")
     backend = LiveBackend(folder, clock)
     try:
         await _claim_cluster(folder, view, backend, clock, is_confirmed=is_confirmed)
@@ -76,7 +75,7 @@ async def _home_lease(view: RunView, *, is_confirmed: bool) -> StoreLease | None
     except (ConsoleError, TimeoutError) as error:
         if is_confirmed:
             return None
-        raise _unknown(view, STORE_ARBITER, error) from error
+        raise _unknown(view, "the run's store", error) from error
     finally:
         store.close()
 
@@ -92,11 +91,11 @@ async def _claim_cluster(
     except (ConsoleError, TimeoutError) as error:
         if is_confirmed:
             return
-        raise _unknown(view, CLUSTER_ARBITER, error) from error
+        raise _unknown(view, "the run's cluster", error) from error
     if lease is None or connection is None:
         return
     if lease.epoch > view.epoch or is_young(lease, time_in_cluster(connection, clock)):
-        raise _refusal(view, lease.owner, lease.epoch, CLUSTER_ARBITER)
+        raise _refusal(view, lease.owner, lease.epoch, "the run's cluster")
     owner, epoch = present_operator(), lease.epoch + 1
     append_record(folder, TakenOver(owner, epoch, lease.owner), deed=f"carrying out {view.id}", clock=clock)
     stamp, machine = format_rfc3339(clock.now()), machine_id(folder)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from actions.base.clock import Clock, format_rfc3339
+from actions.base.clock import Clock
 from actions.base.errors import (
     AccessError,
     ConfigError,
@@ -28,18 +28,18 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_folder
-from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
 from actions.run.journal.mirrored import read_mark, remove_mark
 from actions.run.journal.reader import RunReader, load_run
-from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_cluster_lease
-from actions.run.presence.publish import introduce
+from actions.run.presence.lease import ClusterLease
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import StageState
+from actions.run.store.access import chosen_cluster_store, cluster_store
 from actions.run.store.drivers import open_store
+from actions.run.store.lease import about_run, take_lease, this_holder
 from actions.run.store.mirror import TakenStore, mirror_path
 from actions.run.store.objects import StoreLease, TakenError
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
@@ -189,7 +189,7 @@ async def take_over_run(
         since = records.newest_at(before=TakenOver)
         unreached = await _reach(folder, records, clock, target=target, say=say)
         found, heard = await _searched(folder, records, clock, taken, since=since, ahead=ahead)
-    write_fence(folder, FenceState(known_to=(STORE_ARBITER, CLUSTER_ARBITER)))
+    write_fence(folder, FenceState(store=load_run(folder).store))
     if (heard or lease.is_live) and not is_machine_gone:
         say(grace_sentence(lease.owner, heard or heard_sentence("its store", lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)
@@ -259,7 +259,6 @@ async def _require_silence(
     Raises:
         UsageError: One of them has had one.
     """
-    ahead = seconds_ahead(clock, lease)
     if lease.is_live:
         require_confirmed(folder.name, lease.owner, lease.age_seconds, "", "its store")
     try:
@@ -272,19 +271,18 @@ async def _require_silence(
                     known = await _lease_in_cluster(looking, records, clock, target=target)
     except (ConsoleError, TimeoutError, OSError):
         return
-    now = clock.now().timestamp() - ahead
-    if known is not None and is_young(known, now):
-        require_confirmed(folder.name, known.owner, now - known.seen_at, "", "its cluster")
+    if known is not None and known.seconds > 0 and known.age_seconds <= YOUNG_SECONDS:
+        require_confirmed(folder.name, known.owner, known.age_seconds, "", "its cluster")
 
 
 async def _lease_in_cluster(
     folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None
-) -> ClusterLease | None:
+) -> StoreLease | None:
     await reach_cluster(folder, records, clock, target=target)
     view, backend = records.view(), LiveBackend(folder, clock)
     try:
         connection = await backend.cluster_of(view) if kubeconfig_path(folder).exists() else None
-        return await read_cluster_lease(connection, view.id) if connection is not None else None
+        return await cluster_store(connection, folder, view).lease(view.id) if connection is not None else None
     finally:
         await backend.aclose()
 
@@ -348,7 +346,7 @@ async def _searched(
 
 
 async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: StoreLease, ahead: float = 0.0) -> str:
-    """Write the new epoch into the run's ConfigMap. Returns the age of its last heartbeat, as `_searched`.
+    """Write the new epoch into the run's lease in its cluster. Returns the age of its last heartbeat, as `_searched`.
 
     A cluster that has none yet gets it here: the earlier machine, if it was cut off and reaches the cluster before the
     store, learns there that it has lost the run.
@@ -359,25 +357,22 @@ async def _claimed(folder: Path, records: ArrivalRecords, clock: Clock, lease: S
         connection = await backend.cluster_of(view)
         if connection is None:
             return ""
-        machine = machine_id(folder)
-        known = await read_cluster_lease(connection, view.id)
-        if known is None:
-            with suppress(AccessError, RefusedError):  # a right that its runner lacks, too
-                await introduce(connection, view, records.created(), now=clock.now().timestamp(), machine=machine)
-            return ""
-        is_same = str(known.owner) == str(lease.owner) and is_same_copy(machine, known.presence.machine)
-        is_anothers = known.epoch == lease.epoch and not is_same
-        if known.epoch > lease.epoch or is_anothers:
+        known = await cluster_store(connection, folder, view).lease(view.id)
+        if known is None and not known_cluster_uid(view):
+            return ""  # it may be another cluster
+        store = await chosen_cluster_store(connection, folder, view)
+        if known is not None and known.epoch > lease.epoch:
             raise ConflictError(
-                f"The run's cluster has the record of a later machine: {known.owner} (epoch {known.epoch}).",
+                f"The run's cluster has the lease of a later machine: {known.owner} (epoch {known.epoch}).",
                 hint="Look at `eksml-tui runs list --cluster`.",
             )
-        now = clock.now()
-        await claim_cluster_lease(
-            connection, known, lease.owner, epoch=lease.epoch, heartbeat=format_rfc3339(now), machine=machine
-        )
-        at = now.timestamp() - ahead
-        return heard_sentence("its cluster", at - known.seen_at) if is_young(known, at) else ""
+        about = about_run(view)
+        with suppress(AccessError, RefusedError):  # a right that its runner lacks, too
+            await take_lease(
+                store, view.id, lease.owner, after=known, epoch=lease.epoch, status=lease.status, about=about, seconds=0
+            )
+        is_heard = known is not None and known.seconds > 0 and known.age_seconds <= YOUNG_SECONDS
+        return heard_sentence("its cluster", known.age_seconds) if known is not None and is_heard else ""
     finally:
         await backend.aclose()
 
@@ -457,10 +452,8 @@ def _own(folder: Path, lease: StoreLease) -> bool | None:
         reader.close()
     if view is None or view.epoch < lease.epoch or str(lease.owner) != str(present_operator()):
         return None
-    mine = known_machine_id(folder)
-    if lease.holder and not is_same_copy(mine or "?", lease.holder):
-        return None
-    return None if lease.is_live and not is_same_machine(mine, lease.holder) else is_alive
+    is_mine = lease.holder in ("", this_holder(present_operator()))
+    return None if lease.is_live and not is_mine else is_alive
 
 
 def _is_idle_own(folder: Path, lease: StoreLease) -> bool:

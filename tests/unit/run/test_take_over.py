@@ -34,7 +34,7 @@ from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, append_record
 from actions.run.objects.ownership import Entry, ObjectOwner
 from actions.run.presence.lease import lease_of
-from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence, read_run
+from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
@@ -56,6 +56,7 @@ from actions.run.state.records import (
 )
 from actions.run.state.view import OwnedObject, StageState
 from actions.run.store.lease import LEASE_SECONDS
+from actions.run.store.local import LocalStore
 from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.takeover import access, arrival, take_over
 from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
@@ -150,7 +151,7 @@ async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: Home) -
     assert clock.waited == GRACE_SECONDS
     assert said[-1] == (
         f"Waiting {GRACE_SECONDS:.0f} s, as anna@bastion-1 may be alive and about to change something: "
-        "the last heartbeat in its home is 4 s old."
+        "the last heartbeat in its store is 4 s old."
     )
 
 
@@ -249,9 +250,6 @@ def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
 class Unknowing:
     """The backend of a run whose cluster has no record of it."""
 
-    made: list[dict[str, Any]] = []  # noqa: RUF012 - of one test
-    refusal: ConsoleError | None = None
-
     def __init__(self, *_: object) -> None: ...
 
     async def cluster_of(self, _: object) -> Unknowing:
@@ -267,39 +265,53 @@ class Unknowing:
     def read_only_context(self, _: object) -> SimpleNamespace:
         return SimpleNamespace(blueprint=None)
 
-    async def find(self, _: object) -> None: ...
-
-    async def create(self, document: dict[str, Any]) -> dict[str, Any]:
-        if self.refusal is not None:
-            raise self.refusal
-        self.made.append(document)
-        return document
-
     async def aclose(self) -> None: ...
 
 
-@pytest.mark.parametrize("refusal", [None, AccessError("You may not create ConfigMaps.")])
-async def test_a_cluster_that_does_not_know_the_run_yet_gets_its_record_with_the_takeover(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: ConsoleError | None
+class InCluster(LocalStore):
+    """The store in a cluster, which may refuse leases."""
+
+    refusal: ConsoleError | None = None
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        if self.refusal is not None:
+            raise self.refusal
+        return await super().put_lease(run_id, document, after=after)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InCluster:
+    store = InCluster(tmp_path / "cluster")
+
+    async def chosen(*_: object) -> InCluster:
+        return store
+
+    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
+    monkeypatch.setattr(take_over, "cluster_store", lambda *_: store)
+    monkeypatch.setattr(take_over, "chosen_cluster_store", chosen)
+    return store
+
+
+@pytest.mark.parametrize("refusal", [None, AccessError("You may not create Leases.")])
+async def test_a_cluster_that_does_not_know_the_run_yet_gets_its_lease_with_the_takeover(
+    tmp_path: Path, cluster: InCluster, refusal: ConsoleError | None
 ) -> None:
     first = replace(creation(), stages=(outline("access", kind="kubeconfig"),))
     folder = make_run(tmp_path, CLOCK, created=first)
-    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
-    monkeypatch.setattr(Unknowing, "made", [])
-    monkeypatch.setattr(Unknowing, "refusal", refusal)
+    cluster.refusal = refusal
     with arrival_records(folder, CLOCK) as records:
         records.write(TakenOver(present_operator(), 2, ANNA))
         for _ in range(2):
             assert not await take_over._claimed(folder, records, CLOCK, a_lease(2, present_operator()))
             records.write(Output({CLUSTER_UID: "uid"}), stage="access", attempt=1)  # before, it may be another cluster
-    runs = [read_run(document) for document in Unknowing.made]
-    known = [(run.id, run.owner, run.presence.epoch) for run in runs if run and run.presence]
-    assert known == ([] if refusal else [(RUN, str(present_operator()), 2)])
+    found = await cluster.lease(RUN)
+    known = (found.owner, found.epoch) if found else None
+    assert known == (None if refusal else (present_operator(), 2))
 
 
 @pytest.mark.parametrize("has_made", [True, False])
 async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_made: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: InCluster, *, has_made: bool
 ) -> None:
     """It was cut off before the home knew that the run had reached the cluster, and comes back there first."""
     first = replace(creation(), stages=(outline("access", kind="kubeconfig"), outline("objects", kind="manifests")))
@@ -310,18 +322,16 @@ async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_t
     async def found(*_: Any, **__: Any) -> tuple[FoundObjects, tuple[str, ...]]:
         return FoundObjects(own=(FoundObject(item, 1.0),) if has_made else ()), ()
 
-    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
     monkeypatch.setattr(arrival, "LiveBackend", Unknowing)
     monkeypatch.setattr(arrival, "objects_of", found)
-    monkeypatch.setattr(Unknowing, "made", [])
     with arrival_records(folder, CLOCK) as records:
         records.write(TakenOver(present_operator(), 2, ANNA))
         await take_over._searched(folder, records, CLOCK, a_lease(2, present_operator()), since=0.0)
         view = records.view()
     assert known_cluster_uid(view) == ("uid-cluster" if has_made else "")
     assert view.stage("access").state is StageState.PENDING
-    runs = [read_run(document) for document in Unknowing.made]
-    assert [run.presence.epoch for run in runs if run and run.presence] == ([2] if has_made else [])
+    lease = await cluster.lease(RUN)
+    assert (lease.epoch if lease else 0) == (2 if has_made else 0)
 
 
 async def test_a_machine_that_is_gone_is_not_waited_for(home: Home) -> None:

@@ -68,7 +68,7 @@ class Clusters:
         self.heard_at = 0.0
         """The last heartbeat of anna's machine there, seconds since the epoch."""
         monkeypatch.setattr(take_over, "LiveBackend", lambda *_: self)
-        monkeypatch.setattr(take_over, "read_cluster_lease", self.lease)
+        monkeypatch.setattr(take_over, "cluster_store", lambda *_: self)
         monkeypatch.setattr(access, "connect_here", self.connect)
         monkeypatch.setattr(take_over, "_claimed", self.claim)
         monkeypatch.setattr(take_over, "record_strays", self.search)
@@ -91,7 +91,8 @@ class Clusters:
         return self
 
     async def lease(self, *_: Any) -> SimpleNamespace | None:
-        return SimpleNamespace(owner=ANNA, seen_at=self.heard_at) if self.heard_at else None
+        age = CLOCK.now().timestamp() - self.heard_at
+        return SimpleNamespace(owner=ANNA, seconds=30.0, age_seconds=age) if self.heard_at else None
 
     async def aclose(self) -> None: ...
 
