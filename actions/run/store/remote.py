@@ -190,7 +190,7 @@ def paid_elsewhere(run: RemoteRun, cluster: tuple[str, str]) -> PaidThing | None
         usd = usd - nodes if nodes is not None else None
     return (
         None
-        if usd <= 0
+        if usd is not None and usd <= 0
         else PaidThing(f"{'kept by' if is_kept else 'run of'} {run.owner}", usd, run.id, is_kept=is_kept)
     )
 

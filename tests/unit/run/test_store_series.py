@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -132,7 +133,8 @@ def test_a_runner_that_is_killed_between_segment_and_open_end_leaves_nothing_twi
         await fetch_run(run.store, folder.name, copy)
         assert bytes_of(copy, "train", "points") == bytes_of(folder, "train", "points")
         home.mend()
-        await OutputCopy(run.store, run.publisher._put, folder.name, folder).push()
+        put = partial(run.publisher.contents._put, run.store)
+        await OutputCopy(run.store, put, folder.name, folder).push()
         listed = {item.key.rpartition("/")[2] for item in await run.store.objects(f"runs/{folder.name}/output/")}
         assert listed == {path.name for path in stream_path(folder, "train", "points").iterdir()}
         run.close()
