@@ -227,7 +227,14 @@ async def test_limits_are_a_sentence(store: RunStore, run_id: str) -> None:
 
 
 async def test_a_list_has_the_objects_of_one_run_in_order(store: RunStore, run_id: str) -> None:
-    names = ["journal/000000000001.jsonl", "files/b", "files/a/deep/x", "files/A", "terraform/network.tfstate"]
+    names = [
+        "journal/000000000001.jsonl",
+        "files/terraform/n/.terraform.lock.hcl",
+        "files/b",
+        "files/a/deep/x",
+        "files/A",
+        "terraform/network.tfstate",
+    ]
     for place in (run_id, f"{run_id}-2", f"{run_id}2"):
         for name in names:
             await store.put_if_absent(run_key(place, name), f"{place} {name}".encode())

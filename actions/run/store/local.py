@@ -150,7 +150,7 @@ class LocalStore:
     def _path(self, name: str) -> Path:
         run_id_in(name)
         parts = name.split("/")
-        if not all(is_segment(part) and not part.startswith(".") for part in parts):
+        if not all(is_segment(part) and not _is_scratch(part) for part in parts):
             raise ConfigError(f"{one_line(name)!r} is not the name of an object.")
         path = self._folder.joinpath(*parts)
         if self._folder.resolve() not in path.parent.resolve().parents:
@@ -214,7 +214,7 @@ class LocalStore:
 
 
 def _files_in(folder: Path | str) -> Iterator[Path]:
-    """Yield all files below a folder. What a write is about to replace begins with a dot, and is none.
+    """Yield all files below a folder. What a write is about to put there is none.
 
     Raises:
         OSError: Something of it cannot be read; only what is not there is certainly not there.
@@ -225,7 +225,12 @@ def _files_in(folder: Path | str) -> Iterator[Path]:
             raise error
 
     for place, _, names in os.walk(folder, onerror=refuse):
-        yield from (Path(place) / name for name in names if not name.startswith("."))
+        yield from (Path(place) / name for name in names if not _is_scratch(name))
+
+
+def _is_scratch(name: str) -> bool:
+    """Return whether a file is one that a write is about to give its name."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _etag_of(data: bytes) -> str:
