@@ -116,8 +116,10 @@ def listing_of(names: Iterator[str] | list[str]) -> StreamListing:
             segments.append(segment)
         elif (place := tail_in(name)) is not None:
             tails.append(place)
+    begins = {segment.place for segment in segments} | set(tails)
     chosen: list[SealedSegment] = []
-    for segment in sorted(segments):
+    # of two with one place, which two machines may have written, the one that the next one joins
+    for segment in sorted(segments, key=lambda one: (one.place, one.end not in begins, one.length)):
         if chosen and segment.place < chosen[-1].end:
             if chosen[-1].place == (chosen[-2].end if len(chosen) > 1 else 0):
                 continue  # the one before it joins what is before that: this one has a wrong name
@@ -218,6 +220,14 @@ class StreamReader:
         except FileNotFoundError:
             return False
 
+    def changed_ns(self) -> int:
+        """Return when a stream that has any byte was written last, in nanoseconds since the epoch.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        return self._settled(self._changed_ns)
+
     def begin(self) -> int:
         """Return the place of the first byte that is kept.
 
@@ -262,6 +272,10 @@ class StreamReader:
                 return look(self.listing())
             self._listed_at = 0
         raise FileNotFoundError(2, os.strerror(2), str(self.folder))
+
+    def _changed_ns(self, listing: StreamListing) -> int:
+        path = self.folder if listing.tail is None else self.folder / tail_name(listing.tail)
+        return path.stat().st_mtime_ns
 
     def _end(self, listing: StreamListing) -> int:
         if listing.tail is None:

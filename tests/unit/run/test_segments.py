@@ -322,6 +322,13 @@ def test_names_that_no_segment_has_are_skipped(name: str) -> None:
     assert listing_of([name]) == ((), None)
 
 
+def test_of_two_segments_with_one_place_the_one_counts_that_the_next_one_joins() -> None:
+    first, second, last = SealedSegment(0, 100, 1), SealedSegment(0, 110, 2), SealedSegment(110, 50, 3)
+    assert listing_of([one.name for one in (first, second, last)]) == ((second, last), None)
+    assert listing_of([first.name, second.name, tail_name(110)]) == ((second,), 110)
+    assert listing_of([first.name, second.name]) == ((first,), None)
+
+
 def test_a_segment_that_unpacks_to_more_than_its_name_tells_is_damaged() -> None:
     segment, data = sealed(0, b"x" * 5_000_000 + b"\n")
     assert plain_of(segment, data) is not None
