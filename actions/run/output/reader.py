@@ -47,7 +47,7 @@ from actions.telemetry.tools.device_history import SpanRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST_KEPT = 48
+_MOST_KEPT = 12
 """Unpacked segments of lines that a reader keeps: so many logs are read side by side."""
 
 

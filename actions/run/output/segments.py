@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE, private_directory
+from actions.base.files import PRIVATE_FILE, private_directory, read_file
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 _KEPT = 8
 """Segments that a reader keeps in memory."""
 _TRIES = 8
-_SETTLED_NS = 100_000_000
+_SETTLED_NS = 2_000_000_000
 """Age from which on a folder's time of change tells it from a later change."""
 _BLOCK_BYTES = 64 << 10
 
@@ -479,11 +479,14 @@ class StreamWriter:
 
     def _remove_left(self, listing: StreamListing) -> None:
         """Remove what a kill has left: unfinished segments, and tails that were sealed."""
+        whole = {segment.place: segment for segment in listing.segments}
         for name in os.listdir(self.folder) if listing.segments or listing.tail is not None else ():
             place = tail_in(name)
-            is_sealed = place is not None and place != listing.tail and place < listing.sealed_end
-            if is_sealed or (name.startswith(".") and name.endswith(".tmp")):
+            if (name.startswith(".") and name.endswith(".tmp")) or (place in whole and self._is_whole(whole[place])):
                 (self.folder / name).unlink(missing_ok=True)
+
+    def _is_whole(self, segment: SealedSegment) -> bool:
+        return plain_of(segment, read_file(self.folder / segment.name)) is not None
 
     def _seal_if_possible(self) -> None:
         """Seal the tail; on a full disk it goes on growing, and is sealed later."""

@@ -295,6 +295,20 @@ def test_a_damaged_segment_is_passed_over_and_counted(tmp_path: Path, how: str, 
     assert all_of(tmp_path) == whole(150)[: hurt.place] + whole(150)[hurt.end :]
 
 
+def test_the_tail_of_a_segment_that_is_damaged_is_not_removed(tmp_path: Path) -> None:
+    a_stream(tmp_path)
+    last = list_stream(tmp_path).segments[-1]
+    left = tmp_path / tail_name(last.place)
+    left.write_bytes(whole()[last.place : last.end])
+    flip(tmp_path / last.name)
+    a_stream(tmp_path, 5, 110)
+    assert left.exists()
+    (tmp_path / last.name).write_bytes(sealed(last.place, whole()[last.place : last.end])[1])
+    a_stream(tmp_path, 5, 115)
+    assert not left.exists()
+    assert all_of(tmp_path) == whole(120)
+
+
 def test_damage_is_counted_once_however_often_it_is_met(tmp_path: Path) -> None:
     a_stream(tmp_path)
     hurt = list_stream(tmp_path).segments[1]
