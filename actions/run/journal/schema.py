@@ -11,7 +11,7 @@ journal has the version that such a program refuses.
 | version | since | adds |
 | --- | --- | --- |
 | 1 | 0.1.0 | |
-| 2 | after 0.1.0 | who made a request, owner, home and limits of a run, its move to another machine; compacted output |
+| 2 | after 0.1.0 | who made a request, owner, home and limits of a run, its move to another machine |
 """
 
 from __future__ import annotations
