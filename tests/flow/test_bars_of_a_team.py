@@ -95,7 +95,7 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
     anna: Member, ben: Member, store: Proxy, record_property: Callable[[str, object], None]
 ) -> None:
     folder = in_training(anna)
-    wait(lambda: store.puts(f"{folder.name}/series/train/points.jsonl"), "points in the home")
+    wait(lambda: store.puts(f"{folder.name}/output/train/points/"), "points in the home")
     kept = [line for line in store.puts(f"{folder.name}/files/terraform") if "simulated.tfstate.json" in line]
     assert kept, store.puts(folder.name)
     runner = runner_of(anna, folder)
@@ -180,8 +180,8 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
         if one.method not in ("GET", "HEAD") and is_of(one.headers.get("User-Agent", ""), old.pid)
     ]
     wait(lambda: all(one.status for one in puts), "the answers to what it had asked when it ended")
-    # Parts of a series are named by epoch: one that it was about to send when it was stopped lies beside the new ones.
-    assert all(one.status == 412 or "/000001-" in one.path for one in puts), puts
+    # A segment that it was about to send when it was stopped lies beside the new ones, which join each other.
+    assert all(one.status == 412 or "/output/" in one.path for one in puts), puts
     assert "was taken over" in runner_log_path(folder).read_text()
     assert read_fence(folder).epoch == 2
 
