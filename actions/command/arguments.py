@@ -382,15 +382,6 @@ class TakeoverArguments(Arguments, frozen=True):
     machine_is_gone: Annotated[bool, Meta(description="The other machine does not exist any more.")] = False
 
 
-class ImportArguments(Arguments, frozen=True):
-    """Give the id of an existing resource that Terraform may have made."""
-
-    address: Annotated[str, Meta(description="Address of the resource, as Terraform writes it.")]
-    id: Annotated[str, Meta(description="Its id, as the provider's `terraform import` takes it.")]
-    stage: Annotated[str, _naming("stage", "The stage, if it is open in several.")] = ""
-    run: Annotated[str, _naming("run")] = ""
-
-
 class WaiveArguments(Arguments, frozen=True):
     """Declare that a resource does not exist that Terraform may have made."""
 

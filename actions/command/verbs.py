@@ -27,7 +27,6 @@ from actions.command.arguments import (
     FocusArguments,
     ForwardArguments,
     GotoArguments,
-    ImportArguments,
     KindArguments,
     LaunchArguments,
     LayoutArguments,
@@ -168,14 +167,6 @@ COMMANDS: tuple[Command, ...] = (
         "Show Terraform",
         "States, running processes, resources that may exist outside of a state.",
         RunArguments,
-    ),
-    Command(
-        "import",
-        "Import a resource",
-        "It exists: Terraform takes it into its state.",
-        ImportArguments,
-        Danger.CONFIRM,
-        True,
     ),
     Command(
         "waive",

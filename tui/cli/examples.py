@@ -62,10 +62,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs takeover": (
         "eksml-tui runs takeover RUN --store s3://runs/team           the machine that had it is gone or stuck",
     ),
-    "runs adopt": (
-        "eksml-tui runs adopt bionemo-on-eks                         the only run of a cluster in EKS",
-        "eksml-tui runs adopt bionemo-on-eks bionemo-esm1nv-1123     one of several in it",
-    ),
     "serve": (
         "eksml-tui serve                          read-only; it prints the address with its token",
         "eksml-tui serve --port 8022 --allow-changes",
@@ -137,7 +133,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs results": ("eksml-tui runs results latest             files that it has written",),
     "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
     "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),
-    "runs import": ("eksml-tui runs import latest aws_eks_cluster.this my-cluster",),
     "runs waive": ("eksml-tui runs waive latest aws_vpc.this --confirm aws_vpc.this",),
     "runs repair": ("eksml-tui runs repair latest              after a full or broken disk",),
     "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),

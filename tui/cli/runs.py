@@ -87,14 +87,12 @@ def run(options: Namespace) -> int:
         "approve": _approve,
         "teardown": _teardown,
         "terraform": _terraform,
-        "import": _import,
         "waive": _waive,
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
         "gc": _stored,
         "takeover": _take_over,
-        "adopt": _adopt,
         "limit": _limit,
         "rm": _stored,
         "archive": _stored,
@@ -380,12 +378,6 @@ def _take_over(options: Namespace) -> int:
     return take_over_run(options)
 
 
-def _adopt(options: Namespace) -> int:
-    from tui.cli.run_verbs.takeover import adopt
-
-    return adopt(options)
-
-
 def _to_change(options: Namespace) -> Path:
     """Return the run's folder, after its store was asked for another machine; unless a runner here would know it."""
     folder = find_run(options.run)
@@ -452,18 +444,6 @@ def _terraform(options: Namespace) -> int:
     report = terraform_report(folder, load_run(folder))
     print_table(
         options.output, table=lambda: terraform_table(report, folder.name), document=lambda: terraform_json(report)
-    )
-    return 0
-
-
-def _import(options: Namespace) -> int:
-    from actions.run.terraform_changes import request_import
-
-    folder = find_run(options.run)
-    stage = request_import(folder, options.address, options.id, stage=options.stage).stage
-    _say(
-        f"{options.address} of {stage} will be imported by the next step; "
-        f"continue with: eksml-tui runs resume {folder.name}"
     )
     return 0
 

@@ -271,23 +271,6 @@ class RunActions:
 
         return await self._disk.call(read, self._runs.find(run_id).folder)
 
-    async def import_resource(self, run_id: str, address: str, resource_id: str, *, stage: str) -> str:
-        """Set the id under which a resource that Terraform may have made is imported.
-
-        Returns:
-            Its stage.
-
-        Raises:
-            MissingError: The resource is not open.
-        """
-        from actions.run.terraform_changes import request_import
-
-        self._runs.require_here(run_id)
-        folder = self._runs.find(run_id).folder
-        return (
-            await self._disk.call(request_import, folder, address, resource_id, stage=stage, clock=self._clock)
-        ).stage
-
     async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
         """Record that such a resource does not exist.
 

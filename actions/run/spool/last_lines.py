@@ -77,8 +77,7 @@ async def _may_lack_lines(context: StageContext) -> bool:
     stage, view = context.stage, context.view
     if stage.state is not StageState.SUCCEEDED:
         return stage.state in _HALF_DONE and stage.attempt > 0
-    is_copy = view.epoch > 1 or view.is_rebuilt
-    return is_copy and await in_thread("curves", lacks_findings, context.folder, stage.id)
+    return view.epoch > 1 and await in_thread("curves", lacks_findings, context.folder, stage.id)
 
 
 def lacks_findings(folder: Path, stage: str) -> bool:

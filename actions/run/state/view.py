@@ -105,7 +105,7 @@ class PendingChange(msgspec.Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """True if it is not settled yet: the stage does not continue."""
-        return self.how in (None, Resolution.IMPORT)
+        return self.how is None
 
     @property
     def has_vanished(self) -> bool:
@@ -376,10 +376,6 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """The last of them, if the request that follows it is not written yet."""
     ends: EndsKnown = EndsKnown()
     """The ends of credentials and capacity block, as the runner found them last."""
-    not_rebuilt: tuple[str, ...] = ()
-    """Of a journal that was rebuilt: what could not be found out, a sentence each."""
-    is_rebuilt: bool = False
-    """Its journal was lost, and rebuilt from what the run left in the cluster and the account."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

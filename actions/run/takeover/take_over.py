@@ -45,12 +45,11 @@ from actions.run.store.objects import TakenError, open_store
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
 from actions.run.takeover.arrival import (
     ArrivalRecords,
-    Searched,
     arrival_records,
     mark_arriving,
     put_aside,
-    record_strays,
 )
+from actions.run.takeover.strays import Searched, record_strays
 
 _CLAIMS = 4
 """Attempts to write between two renewals of the earlier machine's lease."""

@@ -34,7 +34,7 @@ from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, append_record
 from actions.run.objects.ownership import Entry, ObjectOwner
 from actions.run.presence.lease import lease_of
-from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence, read_run
+from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, read_run
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
@@ -56,9 +56,9 @@ from actions.run.state.records import (
 )
 from actions.run.state.view import OwnedObject, StageState
 from actions.run.store.lease import LEASE_SECONDS, StoreLease
-from actions.run.takeover import access, arrival, take_over
-from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
-from actions.run.takeover.evidence import FoundObject, FoundObjects, own_objects, rebuilt_stages, records_of
+from actions.run.takeover import access, strays, take_over
+from actions.run.takeover.arrival import arrival_records
+from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
 from actions.run.takeover.take_over import take_over_run
 from tests.unit.run.world import creation, make_run, outline
 
@@ -148,7 +148,7 @@ async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: Home) -
     assert clock.waited == GRACE_SECONDS
     assert said[-1] == (
         f"Waiting {GRACE_SECONDS:.0f} s, as anna@bastion-1 may be alive and about to change something: "
-        "the last heartbeat in its home is 4 s old."
+        "the last heartbeat in its store is 4 s old."
     )
 
 
@@ -301,11 +301,11 @@ async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_t
     item = OwnedObject("objects", "v1", "Namespace", "", "trial", "uid-trial", existed=False, is_deleted=False)
 
     async def found(*_: Any, **__: Any) -> tuple[FoundObjects, tuple[str, ...]]:
-        return FoundObjects(own=(FoundObject(item, 1.0),) if has_made else ()), ()
+        return FoundObjects(own=(item,) if has_made else ()), ()
 
     monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
-    monkeypatch.setattr(arrival, "LiveBackend", Unknowing)
-    monkeypatch.setattr(arrival, "objects_of", found)
+    monkeypatch.setattr(strays, "LiveBackend", Unknowing)
+    monkeypatch.setattr(strays, "objects_of", found)
     monkeypatch.setattr(Unknowing, "made", [])
     with arrival_records(folder, CLOCK) as records:
         records.write(TakenOver(present_operator(), 2, ANNA))
@@ -493,90 +493,13 @@ def test_only_what_all_evidence_is_for_counts_as_the_runs() -> None:
         versions={("batch", "Job"): "batch/v1"},
         known=frozenset({"known"}),
     )
-    assert [one.item.name for one in found.own] == ["ours"]
-    assert found.own[0].item.is_adopted
+    assert [item.name for item in found.own] == ["ours"]
+    assert found.own[0].is_adopted
     assert [line.partition(":")[0] for line in found.doubtful] == [
         "Job work/older",
         "Job work/copied",
         "Job work/elsewhere",
     ]
-
-
-OUTLINES = (
-    outline("provision", "terraform"),
-    outline("operators", "manifests", ("provision",)),
-    outline("train", "job", ("operators",)),
-    outline("export", "job", ("train",)),
-)
-
-
-def test_stages_follow_from_what_they_have_made() -> None:
-    stages = rebuilt_stages(OUTLINES, made={"train": [1500.0]}, published=(), launched_at=1000.0, may_perform=False)
-    assert [(stage.id, stage.state) for stage in stages] == [
-        ("provision", StageState.SUCCEEDED),
-        ("operators", StageState.SUCCEEDED),
-        ("train", StageState.UNKNOWN),
-        ("export", StageState.PENDING),
-    ]
-
-
-def test_a_stage_under_way_whose_parameters_are_lost_is_not_performed_again() -> None:
-    for may_perform, state in ((True, StageState.UNKNOWN), (False, StageState.FAILED)):
-        stages = rebuilt_stages(
-            OUTLINES, made={"operators": [1500.0]}, published=(), launched_at=1000.0, may_perform=may_perform
-        )
-        assert [stage.state for stage in stages] == [
-            StageState.SUCCEEDED,
-            state,
-            StageState.PENDING,
-            StageState.PENDING,
-        ]
-
-
-def test_what_the_lost_runner_has_published_counts_first() -> None:
-    published = (
-        StagePresence("provision", StageState.SUCCEEDED, 2, 1100.0, 1200.0),
-        StagePresence("operators", StageState.FAILED, 1, 1200.0, 1300.0),
-    )
-    stages = rebuilt_stages(OUTLINES, made={}, published=published, launched_at=1000.0, may_perform=True)
-    assert [stage.state for stage in stages[:3]] == [StageState.SUCCEEDED, StageState.FAILED, StageState.PENDING]
-    assert (stages[0].began_at, stages[0].ended_at, stages[0].attempt) == (1100.0, 1200.0, 2)
-
-
-def test_a_stage_that_the_parameters_of_this_machine_skip_counts_if_the_run_has_begun_it() -> None:
-    outlines = tuple(replace(each, is_skipped=each.id != "train") for each in OUTLINES)
-    published = (
-        StagePresence("provision", StageState.SUCCEEDED, 1, 1100.0, 1200.0),
-        StagePresence("export", StageState.SKIPPED),
-    )
-    stages = rebuilt_stages(
-        outlines, made={"operators": [1300.0]}, published=published, launched_at=1000.0, may_perform=False
-    )
-    assert [(stage.id, stage.state) for stage in stages] == [
-        ("provision", StageState.SUCCEEDED),
-        ("operators", StageState.FAILED),
-        ("train", StageState.PENDING),
-    ]
-
-
-def test_the_rebuilt_records_fold_to_a_run_with_what_it_owns() -> None:
-    created = replace(creation(), stages=OUTLINES)
-    found = own_objects(
-        [entry("ours")], run_id=RUN, stages={"train"}, since=1000.0, versions={("batch", "Job"): "batch/v1"}
-    )
-    stages = rebuilt_stages(OUTLINES, made={"train": [2000.0]}, published=(), launched_at=1000.0, may_perform=True)
-    bodies = records_of(stages, found.own)
-    assert [body.at for body in bodies] == sorted(body.at for body in bodies)
-    records = [JournalRecord(1, 1000.0, "operator", "", 0, created)]
-    records += [
-        JournalRecord(2 + index, each.at, "operator", each.stage, each.attempt, each.body)
-        for index, each in enumerate(bodies)
-    ]
-    view = fold(records)
-    assert any(isinstance(each.body, Owned) for each in bodies)
-    assert view.stage("train").state is StageState.UNKNOWN
-    assert [item.uid for item in view.owned_by("train")] == ["uid-ours"]
-    assert view.made_uids == {"uid-ours"}
 
 
 async def test_the_console_asks_for_the_runs_id(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from actions.run.store.lease import LEASE_SECONDS, read_lease, take_lease
 from actions.run.store.mirror import TakenStore
 from actions.run.store.rows import append_rows
 from actions.run.takeover import access, take_over
-from actions.run.takeover.arrival import Searched
+from actions.run.takeover.strays import Searched
 from actions.run.takeover.take_over import YOUNG_SECONDS, Takeover, take_over_run
 from tests.support.stores import ANNA, URL, Proxy, a_home, opened
 from tests.unit.run.world import creation, outline

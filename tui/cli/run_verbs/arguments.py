@@ -130,17 +130,8 @@ def _runs_of_others(verbs: Commands) -> None:
         action="store_true",
         help="state that the other machine no longer exists: remove its locks, and do not wait for it",
     )
-    adopted = verbs.add_parser("adopt", help="rebuild a lost run from what its cluster and account still have")
-    adopted.add_argument(
-        "words",
-        nargs="*",
-        default=[],
-        metavar="CLUSTER RUN",
-        help="its cluster in EKS, then its id if the cluster has several runs; with --context or --demo only the id",
-    )
-    for verb in (taken, adopted):
-        verb.add_argument("--confirm", default="", metavar="ID", help="the run's id, if its machine may be alive")
-        add_options(verb, cluster_options(), suppress=True)
+    taken.add_argument("--confirm", default="", metavar="ID", help="the run's id, if its machine may be alive")
+    add_options(taken, cluster_options(), suppress=True)
 
 
 def _runs_storage(verbs: Commands) -> None:
@@ -205,11 +196,8 @@ def _runs_terraform(verbs: Commands) -> None:
     terraform = verbs.add_parser("terraform", help="show what Terraform has made in a run, and what it left open")
     terraform.add_argument("run", metavar="RUN", help=RUN)
     output_option(terraform)
-    taken = verbs.add_parser("import", help="give the id of a resource that Terraform may have created")
     waived = verbs.add_parser("waive", help="confirm that a resource Terraform may have created does not exist")
-    for verb, also in ((taken, ""), (waived, ", or errored.tfstate")):
-        verb.add_argument("run", metavar="RUN", help=RUN)
-        verb.add_argument("address", metavar="ADDRESS", help=f"the resource in Terraform's notation{also}")
-        verb.add_argument("--stage", default="", help="the stage, if several have the resource open")
-    taken.add_argument("id", metavar="ID", help="the id, in the form that terraform import expects")
+    waived.add_argument("run", metavar="RUN", help=RUN)
+    waived.add_argument("address", metavar="ADDRESS", help="the resource in Terraform's notation, or errored.tfstate")
+    waived.add_argument("--stage", default="", help="the stage, if several have the resource open")
     waived.add_argument("--confirm", default="", metavar="ADDRESS", help="the exact address again")
