@@ -177,9 +177,9 @@ class ConsoleApp(BaseApp[Any]):
         self.services.ticker.is_seen = self._play is None or not self.is_headless
         self.services.start()
         if self.services.settings.record is not None:
-            from tui.commands.recorder import begin_to_record
+            from tui.commands.script_writer import begin_to_record
 
-            self.dispatcher.recorder = begin_to_record(self, self.services, self.workspace)
+            self.dispatcher.script_writer = begin_to_record(self, self.services, self.workspace)
         if self._play is None:
             self.workspace.arranged = lambda: self.run_worker(self._told(self.workspace.keep), group="layouts")
             settings = self.services.settings

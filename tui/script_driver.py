@@ -55,8 +55,8 @@ class ScriptDriver:
 
     def step_passed(self, step: ScriptStep) -> None:
         """Note a step that has passed, for the recording of a session that is recorded."""
-        if self._dispatcher.recorder is not None:
-            self._dispatcher.recorder.step_passed(step)
+        if self._dispatcher.script_writer is not None:
+            self._dispatcher.script_writer.step_passed(step)
 
     async def execute(self, call: Call) -> None:
         """Run a command without a confirmation, and return when its effect is on screen.

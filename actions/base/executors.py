@@ -1,14 +1,16 @@
-"""Named threads for libraries that block: one pool a purpose, so that none starves another."""
+"""Named threads for libraries that block: one pool a purpose, so that none starves another; and work on many things."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
+_AT_ONCE = 8
 
 
 class NamedExecutor:
@@ -45,3 +47,20 @@ async def in_thread(name: str, function: Callable[P, T], /, *args: P.args, **kwa
         return await thread.call(function, *args, **kwargs)
     finally:
         thread.close()
+
+
+async def at_once(items: Sequence[V], work: Callable[[V], Awaitable[T]]) -> list[T]:
+    """Return the results of `work` for all items, in order, some of them at the same time."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: V) -> T:
+        async with gate:
+            return await work(item)
+
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,7 +14,7 @@ from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, load_document, read_input
-from actions.blueprint.consistency import problems_of
+from actions.blueprint.consistency import blueprint_problems
 from actions.blueprint.model import (
     SCHEMA,
     Blueprint,
@@ -52,7 +52,7 @@ def load_blueprint(folder: Path) -> Blueprint:
         BlueprintError: The first thing that is wrong, with file, line and column.
     """
     document, blueprint = _read(folder)
-    for finding in problems_of(blueprint):
+    for finding in blueprint_problems(blueprint):
         raise _error_of(document, finding)
     return blueprint
 
@@ -66,7 +66,7 @@ def validate(folder: Path) -> list[BlueprintError]:
         document, blueprint = _read(folder)
     except BlueprintError as error:
         return [error]
-    findings = (*problems_of(blueprint), *access_problems(blueprint))
+    findings = (*blueprint_problems(blueprint), *access_problems(blueprint))
     return [_error_of(document, finding) for finding in findings]
 
 

@@ -35,7 +35,7 @@ Roots = Callable[[str], Declarations]
 """Reads a Terraform root by its path; raises a `BlueprintError`."""
 
 
-def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
     roots = cache(partial(declarations_of, blueprint.folder))
     checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (

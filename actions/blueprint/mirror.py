@@ -227,10 +227,10 @@ class Mirror:
         if source.sha256:
             require_digest(key_of(source), data, source.sha256)
         elif entry is not None:
-            require_digest(key_of(source), data, entry.sha256, recorder=f"{LOCK_FILE} recorded the first time")
+            require_digest(key_of(source), data, entry.sha256, recorded_by=f"{LOCK_FILE} recorded the first time")
 
 
-def require_digest(what: str, data: bytes, sha256: str, *, recorder: str = "the blueprint records") -> None:
+def require_digest(what: str, data: bytes, sha256: str, *, recorded_by: str = "the blueprint records") -> None:
     """Refuse bytes that are not those that were recorded.
 
     Raises:
@@ -239,7 +239,7 @@ def require_digest(what: str, data: bytes, sha256: str, *, recorder: str = "the 
     found = digest_of(data)
     if found != sha256.lower():
         raise ConflictError(
-            f"{what} has the sha256 {found[:16]}…, and {recorder} {sha256[:16].lower()}….",
+            f"{what} has the sha256 {found[:16]}…, and {recorded_by} {sha256[:16].lower()}….",
             hint="Find out why before you use it.",
         )
 
@@ -248,7 +248,7 @@ def _moment(clock: Clock) -> str:
     return format_rfc3339(clock.now())
 
 
-async def fetch(mirror: Mirror, source: Source, *, clock: Clock, total_seconds: float = 300.0) -> LockEntry:
+async def fetch_release(mirror: Mirror, source: Source, *, clock: Clock, total_seconds: float = 300.0) -> LockEntry:
     """Fetch a release from its address into a folder.
 
     Args:
@@ -266,7 +266,7 @@ async def fetch(mirror: Mirror, source: Source, *, clock: Clock, total_seconds: 
     from actions.cloud.download import download  # aiohttp: only a launch that has to fetch needs it
 
     if not source.url:
-        raise MissingError(f"No single file of {key_of(source)} is known.", hint=remedy_of(source))
+        raise MissingError(f"No single file of {key_of(source)} is known.", hint=mirror_command(source))
     if not source.files:
         data = await download(source.url, limit_bytes=MAX_BYTES, total_seconds=total_seconds)
         return mirror.take(source, data, origin=source.url, by_hand=False, clock=clock)
@@ -286,7 +286,7 @@ async def fetch(mirror: Mirror, source: Source, *, clock: Clock, total_seconds: 
     return mirror.take_files(source, files, origin=source.url, clock=clock)
 
 
-def remedy_of(source: Source) -> str:
+def mirror_command(source: Source) -> str:
     """Return the command that brings a release into the mirror, in a sentence."""
     if source.url:
         return f"Run eksml-tui mirror {source.name}."
@@ -346,7 +346,7 @@ def copy_of(source: Source) -> OperatorCopy:
         if found is not None:
             return found
     if not source.is_pinned:
-        return OperatorCopy(source.name, source.version, CopyState.MISSING, remedy_of(source))
+        return OperatorCopy(source.name, source.version, CopyState.MISSING, mirror_command(source))
     files = f"{len(source.files)} files" if source.files else "1 file"
     note = f"{files} from {source.url}, sha256 recorded"
     return OperatorCopy(source.name, source.version, CopyState.FETCHED, note)
@@ -406,7 +406,7 @@ async def _fetch_one(source: Source, clock: Clock, total_seconds: float) -> None
     if state is CopyState.MISSING:
         raise MissingError(
             f"{source.name} {source.version} is not on this machine, and its blueprint records no sha256 for it.",
-            hint=remedy_of(source),
+            hint=mirror_command(source),
         )
     if state is CopyState.FETCHED:
-        await fetch(Mirror(cache_folder()), source, clock=clock, total_seconds=total_seconds)
+        await fetch_release(Mirror(cache_folder()), source, clock=clock, total_seconds=total_seconds)

@@ -13,7 +13,7 @@ from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.model import Blueprint, Choice, Derived, Lookup, Operand, Parameter, ParameterRule, ParameterType
 from actions.blueprint.parts import REFERENCE, ParameterCondition, Scalar
 from actions.blueprint.stages import AnyStage
-from actions.blueprint.targets import text_of
+from actions.blueprint.targets import argument_text
 from actions.fleet.instance_types import GIB, InstanceTable, InstanceType
 
 Values = Mapping[str, Scalar]
@@ -42,7 +42,7 @@ def broken_rules(rules: tuple[ParameterRule, ...], values: Values) -> list[Param
 
 def fill(text: str, values: Values) -> str:
     """`text` with every `${name}` replaced. Unknown names stay: `load` has refused them."""
-    return REFERENCE.sub(lambda match: text_of(values.get(match[1], match[0])), text)
+    return REFERENCE.sub(lambda match: argument_text(values.get(match[1], match[0])), text)
 
 
 def operations_of(item: Derived) -> list[str]:
@@ -92,7 +92,7 @@ def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable
 
 
 def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
-    said = text_of(values[choice.by])
+    said = argument_text(values[choice.by])
     if said not in choice.among and choice.otherwise == "":
         raise ParameterError(
             f"{name} cannot be computed: {choice.by} is {said!r}.",
@@ -102,7 +102,7 @@ def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
 
 
 def _looked_up(lookup: Lookup, values: Values, instances: InstanceTable) -> int:
-    name = text_of(values[lookup.instance])
+    name = argument_text(values[lookup.instance])
     instance = instances.find(name)
     if instance is None:
         raise ParameterError(
@@ -150,7 +150,7 @@ def _holds(rule: ParameterRule, values: Values) -> bool:
         return divisor != 0 and dividend % divisor == 0
     if rule.unlike:
         text, pattern = rule.unlike
-        return not compile_pattern(str(pattern)).fullmatch(text_of(_resolved(text, values)))
+        return not compile_pattern(str(pattern)).fullmatch(argument_text(_resolved(text, values)))
     first, *others = (_resolved(operand, values) for operand in rule.one_of)
     return first in others
 
@@ -425,7 +425,7 @@ def reason_to_skip(stage: AnyStage, binding: Binding) -> str:
     if binding.existing_cluster and stage.own_cluster_only:
         return "the cluster is there"
     if stage.when is not None and not holds(stage.when, binding):
-        return f"{stage.when.parameter} is {text_of(binding.values[stage.when.parameter])}"
+        return f"{stage.when.parameter} is {argument_text(binding.values[stage.when.parameter])}"
     return ""
 
 

@@ -16,7 +16,7 @@ from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import empty_variables, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
-from actions.blueprint.targets import Manifest, containers_of, find, formatted, templates_of
+from actions.blueprint.targets import Manifest, containers_of, find, target_value, templates_of
 from actions.cluster.kinds import is_namespaced
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -39,7 +39,7 @@ def namespace_of(blueprint: Blueprint, binding: Binding) -> str:
     return binding.text("namespace", blueprint.cluster.namespace)
 
 
-def manifests_of(
+def stage_manifests(
     blueprint: Blueprint,
     stage_id: str,
     binding: Binding,
@@ -87,11 +87,11 @@ def own_objects(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs
     files = {file: [item.value for item in read_manifests(blueprint.folder, file)] for file in stage.files}
     for target, value in _settings(blueprint, binding):
         if target.file in files:
-            find(target, files[target.file]).write(formatted(value, target.format))
+            find(target, files[target.file]).write(target_value(value, target.format))
     for wire in _wires(blueprint, stage, binding):
         if wire.file in files:
             value = _output(stage, wire.source, outputs)
-            find(wire, files[wire.file]).write(formatted(value, wire.format))
+            find(wire, files[wire.file]).write(target_value(value, wire.format))
     return [item for objects in files.values() for item in objects]
 
 
@@ -128,11 +128,11 @@ def tfvars_of(
         answers["run_id"] = run_id
     for target, value in _settings(blueprint, binding):
         if target.tfvar and target.stage in ("", stage_id):
-            answers[target.tfvar] = formatted(value, target.format)
+            answers[target.tfvar] = target_value(value, target.format)
     answers |= stage.values
     for wire in _wires(blueprint, stage, binding):
         if wire.tfvar:
-            answers[wire.tfvar] = formatted(_output(stage, wire.source, outputs), wire.format)
+            answers[wire.tfvar] = target_value(_output(stage, wire.source, outputs), wire.format)
     return {name: value for name, value in answers.items() if name in declared}
 
 

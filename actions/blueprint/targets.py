@@ -40,7 +40,7 @@ class Slot:
 
     def write(self, value: Scalar) -> None:
         """Put `value` there."""
-        self._parent[self._key] = self._prefix + text_of(value) if self._is_text else value
+        self._parent[self._key] = self._prefix + argument_text(value) if self._is_text else value
 
 
 class WordSlot(Slot):
@@ -61,19 +61,19 @@ class WordSlot(Slot):
 
     def write(self, value: Scalar) -> None:
         """Put `value` behind the prefix, in the text as it is by now."""
-        self._parent[self._key] = self._word.sub(lambda _: self._prefix + text_of(value), self._parent[self._key])
+        self._parent[self._key] = self._word.sub(lambda _: self._prefix + argument_text(value), self._parent[self._key])
 
 
-def text_of(value: Scalar) -> str:
+def argument_text(value: Scalar) -> str:
     """A value as it stands in an argument or an environment variable; booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def formatted(value: Scalar, pattern: str) -> Scalar:
+def target_value(value: Scalar, pattern: str) -> Scalar:
     """The value as the target's `format` writes it; the value itself if `pattern` is empty."""
     if not pattern:
         return value
-    return pattern % (text_of(value) if "%s" in pattern else value)
+    return pattern % (argument_text(value) if "%s" in pattern else value)
 
 
 def is_format(pattern: str) -> bool:

@@ -12,14 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConfigError
+from actions.capture.entries import FIRST_LINE, AnswerPart, AnyEntry, RunFile, RunWritten, encoded
 from actions.capture.reader import CaptureReader
-from actions.capture.records import FIRST_LINE, AnswerPart, AnyRecord, RunFile, RunWritten, encoded
-from actions.run.support.contents import Piece
+from actions.run.support.pieces import Piece
 
 MOST_BYTES = 64 << 20
 """The largest capture that is put into an archive, unpacked."""
 _AS_THEY_ARE = frozenset({"form", "method", "digest", "error", "reason", "run", "token"})
-"""Fields of records that a replay compares with words of its own."""
+"""Fields of entries that a replay compares with words of its own."""
 
 Clean = Callable[[str], str]
 
@@ -32,7 +32,7 @@ def capture_piece(file: Path) -> Piece:
         ConfigError: It is too large.
     """
     reader = CaptureReader(file)
-    for _ in reader.records():
+    for _ in reader.entries():
         if reader.unpacked_bytes > MOST_BYTES:
             raise ConfigError(f"{file} has more than {MOST_BYTES >> 20} MiB.", hint="Name a shorter capture.")
     return Piece(f"capture/{file.name}", "a capture of a session", filtered=lambda clean: filtered(file, clean))
@@ -47,20 +47,20 @@ def filtered(file: Path, clean: Clean) -> bytes:
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as target:
         target.write(FIRST_LINE)
-        for record in CaptureReader(file).records():
-            target.write(encoded(_cleaned(record, clean)))
+        for entry in CaptureReader(file).entries():
+            target.write(encoded(_cleaned(entry, clean)))
     return packed.getvalue()
 
 
-def _cleaned(record: AnyRecord, clean: Clean) -> AnyRecord:
-    match record:
+def _cleaned(entry: AnyEntry, clean: Clean) -> AnyEntry:
+    match entry:
         case AnswerPart() | RunFile():
-            return replace(record, data=_clean_bytes(record.data, clean))
+            return replace(entry, data=_clean_bytes(entry.data, clean))
         case RunWritten():
-            rows = [replace(row, json=_clean_bytes(row.json.encode(), clean).decode()) for row in record.rows]
-            return replace(record, rows=tuple(rows))
-    values = {name: getattr(record, name) for name in record.__struct_fields__ if name not in _AS_THEY_ARE}
-    return msgspec.structs.replace(record, **{name: _walked(value, clean) for name, value in values.items()})
+            rows = [replace(row, json=_clean_bytes(row.json.encode(), clean).decode()) for row in entry.rows]
+            return replace(entry, rows=tuple(rows))
+    values = {name: getattr(entry, name) for name in entry.__struct_fields__ if name not in _AS_THEY_ARE}
+    return msgspec.structs.replace(entry, **{name: _walked(value, clean) for name, value in values.items()})
 
 
 def _clean_bytes(data: bytes, clean: Clean) -> bytes:

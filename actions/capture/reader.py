@@ -1,6 +1,6 @@
-"""The strict reader of a capture: foreign bytes, unpacked within limits, one record at a time.
+"""The strict reader of a capture: foreign bytes, unpacked within limits, one entry at a time.
 
-A file that ends in the middle of a record is one of a console that was killed: what is whole is read. Anything else
+A file that ends in the middle of an entry is one of a console that was killed: what is whole is read. Anything else
 that is not as it should be is refused in one sentence.
 """
 
@@ -16,13 +16,13 @@ import msgspec
 from actions.base.errors import UnreadableError
 from actions.base.files import open_file
 from actions.base.numbers import moment
-from actions.capture.records import (
+from actions.capture.entries import (
+    ENTRY_BYTES,
     FIRST_LINE,
     FIRST_WORD,
     LENGTH_BYTES,
-    RECORD_BYTES,
     VERSION,
-    AnyRecord,
+    AnyEntry,
     Began,
     Ticked,
     decoder,
@@ -30,7 +30,7 @@ from actions.capture.records import (
 )
 
 UNPACKED_BYTES = 16 << 30
-"""All records of a capture: more is not read, however small the file."""
+"""All entries of a capture: more is not read, however small the file."""
 MOST_RATIO = 400
 """Bytes out of one byte; documents of a cluster reach 60, and the same list again and again 250."""
 _FREE_BYTES = 64 << 20
@@ -42,7 +42,7 @@ _MOST_RECORDS = 200_000_000
 
 
 class CaptureReader:
-    """The records of a capture. Read once, in a thread.
+    """The entries of a capture. Read once, in a thread.
 
     Args:
         file: The capture.
@@ -58,8 +58,8 @@ class CaptureReader:
         self.unpacked_bytes = 0
         self.packed_bytes = 0
 
-    def records(self) -> Iterator[AnyRecord]:
-        """Yield the records in order.
+    def entries(self) -> Iterator[AnyEntry]:
+        """Yield the entries in order.
 
         Raises:
             UnreadableError: It is not a capture, of another version, damaged, or too large unpacked.
@@ -77,18 +77,18 @@ class CaptureReader:
                 piece = next(pieces, None)
                 if piece is None:
                     if buffer and not self.is_cut:
-                        self._refuse("it ends in the middle of a record")
+                        self._refuse("it ends in the middle of an entry")
                     return
                 buffer += piece
-            record = self._decoded(bytes(memoryview(buffer)[place + LENGTH_BYTES : place + needed]))
+            entry = self._decoded(bytes(memoryview(buffer)[place + LENGTH_BYTES : place + needed]))
             place += needed
-            if is_first != isinstance(record, Began):
-                self._refuse("its first record is not the one that begins it" if is_first else "it begins twice")
+            if is_first != isinstance(entry, Began):
+                self._refuse("its first entry is not the one that begins it" if is_first else "it begins twice")
             is_first = False
-            if moment(record.at) is None or (isinstance(record, Began | Ticked) and moment(record.wall) is None):
-                self._refuse("a record has an invalid time")
-            last_at = max(last_at, record.at)
-            yield record
+            if moment(entry.at) is None or (isinstance(entry, Began | Ticked) and moment(entry.wall) is None):
+                self._refuse("an entry has an invalid time")
+            last_at = max(last_at, entry.at)
+            yield entry
 
     def _require_first_line(self, pieces: Iterator[bytes], buffer: bytearray) -> None:
         while len(buffer) < len(FIRST_LINE):
@@ -105,16 +105,16 @@ class CaptureReader:
 
     def _length(self, buffer: bytearray, place: int) -> int:
         length = length_in(bytes(buffer[place : place + LENGTH_BYTES]))
-        if not 0 < length <= RECORD_BYTES:
-            self._refuse(f"a record has {length:,} bytes, and none may have more than {RECORD_BYTES:,}")
+        if not 0 < length <= ENTRY_BYTES:
+            self._refuse(f"an entry has {length:,} bytes, and none may have more than {ENTRY_BYTES:,}")
         return length
 
-    def _decoded(self, data: bytes) -> AnyRecord:
+    def _decoded(self, data: bytes) -> AnyEntry:
         try:
             return decoder.decode(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             reason = str(error).partition(" - ")[0].rstrip(".")
-            self._refuse(f"a record cannot be read ({reason[:120]})", cause=error)
+            self._refuse(f"an entry cannot be read ({reason[:120]})", cause=error)
 
     def _pieces(self) -> Iterator[bytes]:
         try:

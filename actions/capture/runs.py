@@ -17,7 +17,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import JournalError
 from actions.base.files import open_file
-from actions.capture.records import PART_BYTES, AnyRecord, JournalRow, RunFile, RunLived, RunWritten
+from actions.capture.entries import PART_BYTES, AnyEntry, JournalRow, RunFile, RunLived, RunWritten
 from actions.capture.redaction import redacted_document, redacted_documents, redacted_lines, redacted_text
 from actions.capture.writer import CaptureWriter
 from actions.run.journal.folder import journal_path, runs_folder
@@ -143,7 +143,7 @@ class RunsCapture:
     def _put_rows(self, run: str, rows: list[JournalRow]) -> None:
         at = self._writer.at
 
-        def work() -> Iterable[AnyRecord]:
+        def work() -> Iterable[AnyEntry]:
             kept: list[JournalRow] = []
             size = 0
             for row in rows:
@@ -211,7 +211,7 @@ class RunsCapture:
         elif name.endswith(".jsonl"):
             redact = redacted_documents
 
-        def work() -> Iterable[AnyRecord]:
+        def work() -> Iterable[AnyEntry]:
             kept = redact(data)
             first = is_new
             for begin in range(0, max(1, len(kept)), PART_BYTES):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from actions.base.errors import ConsoleError
-from actions.capture.records import PART_BYTES, Answered, AnswerEnded, AnswerPart, AnyRecord, Asked, Connected, ended_by
+from actions.capture.entries import PART_BYTES, Answered, AnswerEnded, AnswerPart, AnyEntry, Asked, Connected, ended_by
 from actions.capture.redaction import redacted_document, redacted_documents, redacted_lines, redacted_text
 from actions.capture.writer import CaptureWriter
 from actions.cluster.auth.session import REVIEWS
@@ -154,7 +154,7 @@ class CapturingTransport:
     def _keep(self, number: int, answer: bytes, redact: Redact) -> None:
         at = self._writer.at
 
-        def work() -> Iterable[AnyRecord]:
+        def work() -> Iterable[AnyEntry]:
             yield Answered(id=number, at=at)
             yield from parts_of(number, at, redact(answer))
 

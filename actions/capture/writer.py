@@ -1,7 +1,7 @@
 """The writer of a capture: a thread that redacts, packs and writes what the loop hands over.
 
 The loop only appends to a queue. What waits there is bounded, and so is the file: beyond either limit the capture ends,
-with its reason as its last record, and the console goes on.
+with its reason as its last entry, and the console goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_FILE
-from actions.capture.records import FIRST_LINE, AnyRecord, Began, Stopped, Ticked, encoded
+from actions.capture.entries import FIRST_LINE, AnyEntry, Began, Stopped, Ticked, encoded
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 FLUSH_SECONDS = 1.0
@@ -28,13 +28,13 @@ _WAITING_BYTES = 64 << 20
 _LEVEL = 1
 _GZIP = 31
 _ROOM_BYTES = 1 << 12
-"""Of the limit, for the last record."""
+"""Of the limit, for the last entry."""
 _JOIN_SECONDS = 1.0
 _RECORD_BYTES = 200
-"""Size of a record beside its data."""
+"""Size of an entry beside its data."""
 
-Work = Callable[[], Iterable[AnyRecord]]
-"""Makes records, on the thread."""
+Work = Callable[[], Iterable[AnyEntry]]
+"""Makes entries, on the thread."""
 
 
 class CaptureWriter:
@@ -73,7 +73,7 @@ class CaptureWriter:
         self._clock = clock or SystemClock()
         self._began_at = self._clock.monotonic()
         self._ids = itertools.count(1)
-        self._waiting: deque[tuple[AnyRecord | Work, int]] = deque()
+        self._waiting: deque[tuple[AnyEntry | Work, int]] = deque()
         self._waiting_bytes = 0
         self._guard = threading.Lock()
         self._news = threading.Event()
@@ -99,17 +99,17 @@ class CaptureWriter:
         """Return a number for a request or session, used once."""
         return next(self._ids)
 
-    def put(self, record: AnyRecord, size: int = 0) -> None:
-        """Keep a record, written soon.
+    def put(self, entry: AnyEntry, size: int = 0) -> None:
+        """Keep an entry, written soon.
 
         Args:
-            record: It holds no secrets.
+            entry: It holds no secrets.
             size: Bytes of its data.
         """
-        self._enqueue(record, size)
+        self._enqueue(entry, size)
 
     def put_work(self, work: Work, size: int) -> None:
-        """Keep the records that `work` returns when it is called on the thread, in the order of these calls.
+        """Keep the entries that `work` returns when it is called on the thread, in the order of these calls.
 
         Args:
             work: Called once; may redact.
@@ -123,7 +123,7 @@ class CaptureWriter:
         self._news.set()
         self._thread.join(_JOIN_SECONDS)
 
-    def _enqueue(self, item: AnyRecord | Work, size: int) -> None:
+    def _enqueue(self, item: AnyEntry | Work, size: int) -> None:
         if self.stopped or self._is_closing:
             return
         size += _RECORD_BYTES
@@ -161,13 +161,13 @@ class CaptureWriter:
             with self._guard:
                 item, size = self._waiting.popleft()
                 self._waiting_bytes -= size
-            for record in item() if callable(item) else (item,):
-                self._pack(record)
+            for entry in item() if callable(item) else (item,):
+                self._pack(entry)
 
-    def _pack(self, record: AnyRecord) -> None:
+    def _pack(self, entry: AnyEntry) -> None:
         if self.stopped:
             return
-        data = encoded(record)
+        data = encoded(entry)
         if self.written_bytes + self._held_bytes + len(data) + _ROOM_BYTES > self._limit_bytes:
             self._flush(zlib.Z_SYNC_FLUSH)  # what the packer holds counts by its real size
             if self.written_bytes + len(data) + _ROOM_BYTES > self._limit_bytes:

@@ -145,7 +145,7 @@ class MissingPermissionError(AccessError):
         self.action = action
 
 
-def error_of(cause: Exception, *, action: str, profile: str = "") -> ConsoleError:
+def aws_error_of(cause: Exception, *, action: str, profile: str = "") -> ConsoleError:
     """Return the console's error for one of botocore.
 
     Args:
@@ -371,7 +371,7 @@ def _converted(work: Callable[[], T], action: str, profile: str) -> T:
     try:
         return work()
     except (BotoCoreError, ClientError, ResponseParserError) as error:
-        raise error_of(error, action=action, profile=profile) from error
+        raise aws_error_of(error, action=action, profile=profile) from error
 
 
 def profile_chain(core: Any) -> list[tuple[str, dict[str, Any]]]:

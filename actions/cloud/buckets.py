@@ -11,7 +11,7 @@ from typing import Any
 
 from actions.base.errors import ConsoleError, FormatError, MissingError
 from actions.base.names import is_segment
-from actions.cloud.aws_session import AwsSession, error_of
+from actions.cloud.aws_session import AwsSession, aws_error_of
 
 _HEADER = "x-amz-bucket-region"
 _ACTION = "s3:HeadBucket"
@@ -58,7 +58,7 @@ def _header(answer: Mapping[str, Any]) -> str:
 
 
 def _explained(error: Exception, bucket: str) -> ConsoleError:
-    found = error_of(error, action=_ACTION, profile=os.environ.get("AWS_PROFILE", ""))
+    found = aws_error_of(error, action=_ACTION, profile=os.environ.get("AWS_PROFILE", ""))
     if isinstance(found, MissingError):
         return MissingError(f"There is no bucket {bucket}.", hint="Make it, or choose another home.")
     return found

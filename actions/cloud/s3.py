@@ -17,16 +17,13 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-import msgspec
-
-from actions.base.errors import ConflictError, FormatError, MissingError, UnreachableError
+from actions.base.errors import FormatError, MissingError, UnreachableError
+from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.process import user_agent
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.cloud.aws_session import AwsSession
 
-MOST_OBJECT_BYTES = 32 << 20
-"""Limit of one object; what is written here is smaller."""
 MOST_LISTED = 100_000
 """Limit of the names in one answer of `objects`."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
@@ -41,53 +38,6 @@ _CONCURRENT = frozenset({"ConditionalRequestConflict", "OperationAborted"})
 _NO_OBJECT = frozenset({"NoSuchKey", "404"})
 
 T = TypeVar("T")
-
-
-class S3Object(msgspec.Struct, frozen=True):
-    """The content of an object, and the times of the answer by the store's clock."""
-
-    body: bytes
-    etag: str
-    modified_at: float
-    """Seconds since the epoch: `Last-Modified`."""
-    asked_at: float
-    """Seconds since the epoch: `Date` of the answer."""
-
-    @property
-    def age_seconds(self) -> float:
-        """Time since it was written, to a second."""
-        return max(0.0, self.asked_at - self.modified_at)
-
-
-class S3Written(msgspec.Struct, frozen=True):
-    """The receipt of a write."""
-
-    etag: str
-    at: float
-    """Seconds since the epoch, by the store's clock."""
-
-
-class S3Listed(msgspec.Struct, frozen=True):
-    """One object in a list."""
-
-    key: str
-    etag: str
-    size: int
-    modified_at: float
-    """Seconds since the epoch."""
-
-
-class PreconditionError(ConflictError):
-    """A conditional write was refused: the object is there already, or is not the one that was read.
-
-    Args:
-        message: As `ConsoleError`.
-        found: The object that is there; `None` if there is none any more.
-    """
-
-    def __init__(self, message: str, found: S3Object | None) -> None:
-        super().__init__(message)
-        self.found = found
 
 
 class S3Bucket:
@@ -110,7 +60,7 @@ class S3Bucket:
         self._lock = threading.Lock()
         self._made: Any = None
 
-    async def get(self, key: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
+    async def get(self, key: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         """Return an object; `None` if there is none.
 
         Raises:
@@ -118,7 +68,7 @@ class S3Bucket:
         """
         return await self._offload(lambda: self._read(key, limit_bytes), "s3:GetObject")
 
-    async def put_if_absent(self, key: str, data: bytes) -> S3Written:
+    async def put_if_absent(self, key: str, data: bytes) -> WriteReceipt:
         """Create an object. Success, too, if there is one of the same bytes: an earlier write that took.
 
         Raises:
@@ -126,7 +76,7 @@ class S3Bucket:
         """
         return await self._offload(lambda: self._write(key, data, {"IfNoneMatch": "*"}), "s3:PutObject")
 
-    async def replace(self, key: str, data: bytes, *, etag: str) -> S3Written:
+    async def replace(self, key: str, data: bytes, *, etag: str) -> WriteReceipt:
         """Replace the object that has this etag. Success, too, if its bytes are these already.
 
         Raises:
@@ -134,7 +84,7 @@ class S3Bucket:
         """
         return await self._offload(lambda: self._write(key, data, {"IfMatch": etag}), "s3:PutObject")
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
+    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
         """Return the objects whose keys begin with `prefix`, in the order of their keys.
 
         Args:
@@ -176,7 +126,7 @@ class S3Bucket:
                 self._made = session.client("s3", region_name=self._region or session.region_name, config=_config())
             return self._made
 
-    def _read(self, key: str, limit_bytes: int) -> S3Object | None:
+    def _read(self, key: str, limit_bytes: int) -> StoredObject | None:
         from botocore.exceptions import ClientError
 
         try:
@@ -192,9 +142,9 @@ class S3Bucket:
                 raise UnreachableError(f"{key} could not be read to its end: {one_line(str(error))}.") from error
         if len(body) > limit_bytes:
             raise FormatError(f"s3://{self.bucket}/{key} has more than {limit_bytes} bytes.")
-        return S3Object(body, str(answer["ETag"]), answer["LastModified"].timestamp(), _date_of(answer))
+        return StoredObject(body, str(answer["ETag"]), answer["LastModified"].timestamp(), _date_of(answer))
 
-    def _write(self, key: str, data: bytes, condition: dict[str, str]) -> S3Written:
+    def _write(self, key: str, data: bytes, condition: dict[str, str]) -> WriteReceipt:
         from botocore.exceptions import ClientError
 
         refuse_if_readonly("s3:PutObject")
@@ -207,21 +157,23 @@ class S3Bucket:
                     raise
                 found = self._read(key, MOST_OBJECT_BYTES)
                 if found is not None and found.body == data:
-                    return S3Written(found.etag, found.modified_at)
+                    return WriteReceipt(found.etag, found.modified_at)
                 if code not in _CONCURRENT:
                     raise PreconditionError(f"s3://{self.bucket}/{key} was written by another.", found) from error
             else:
-                return S3Written(str(answer["ETag"]), _date_of(answer))
+                return WriteReceipt(str(answer["ETag"]), _date_of(answer))
         raise UnreachableError(f"AWS is busy with s3:PutObject: others write s3://{self.bucket}/{key}.")
 
-    def _listed(self, prefix: str, after: str) -> Iterator[S3Listed]:
+    def _listed(self, prefix: str, after: str) -> Iterator[ListedObject]:
         count = 0
         for page in self._pages(Prefix=prefix, **({"StartAfter": after} if after else {})):
             for item in page.get("Contents", ()):
                 count += 1
                 if count > MOST_LISTED:
                     raise FormatError(f"s3://{self.bucket}/{prefix} has more than {MOST_LISTED} objects.")
-                yield S3Listed(str(item["Key"]), str(item["ETag"]), int(item["Size"]), item["LastModified"].timestamp())
+                yield ListedObject(
+                    str(item["Key"]), str(item["ETag"]), int(item["Size"]), item["LastModified"].timestamp()
+                )
 
     def _folders(self, prefix: str) -> Iterator[str]:
         for page in self._pages(Prefix=prefix, Delimiter="/"):

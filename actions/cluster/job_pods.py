@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from actions.cluster.kinds import WATCHED, is_watched
+from actions.cluster.kinds import WATCHED, is_watched_kind
 from actions.fleet.facts import PodFacts, WorkloadFacts
 
 _ROLES = ("launcher", "submitter", "head", "master", "worker")
@@ -60,7 +60,7 @@ def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | No
             job = JobRef(workload.kind, workload.namespace, workload.name)
             if workload.kind == row.kind and role_of(job, pod):
                 return job
-    if not is_watched(pod.owner_kind):
+    if not is_watched_kind(pod.owner_kind):
         return None
     return JobRef(pod.owner_kind, pod.namespace, pod.owner_name)
 

@@ -19,7 +19,7 @@ from actions.cluster.kinds import find_kind, watched_names
 from actions.cluster.logs.batch import LogBatch, batches_of
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.cluster.state.snapshot import ClusterSnapshot
 
 LOOK_SECONDS = 0.5
@@ -109,7 +109,7 @@ class JobWatch:
         session, job = self._session(), self.job
         ref = ObjectRef(row.api_version, job.kind, job.namespace, job.name)
         try:
-            document = await fetch(session, Discovery(session), ref)
+            document = await fetch_object(session, Discovery(session), ref)
         except MissingError as error:
             hint = f"List those that there are: kubectl get -A {row.plural}, in the console :{row.plural}."
             raise MissingError(f"There is no {ref.describe()}.", hint=hint) from error

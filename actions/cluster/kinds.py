@@ -253,7 +253,7 @@ def find_word(word: str) -> KubeKind | None:
     return next((other for other in KINDS if (other.kind.lower(), other.group) == (name, group)), None)
 
 
-def is_watched(kind: str) -> bool:
+def is_watched_kind(kind: str) -> bool:
     """Return whether jobs of that name are in the live snapshot."""
     return kind in _WATCHED_NAMES
 

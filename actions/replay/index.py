@@ -1,7 +1,7 @@
-"""The index of a capture: one pass over its records, after which every question about any of its moments is cheap.
+"""The index of a capture: one pass over its entries, after which every question about any of its moments is cheap.
 
 Lists and watches of a resource become one timeline of changes, whatever streams they came in; logs are lines, each
-once; whole answers are kept by request. Records of a capture are foreign: a number that names nothing, or a body that
+once; whole answers are kept by request. Entries of a capture are foreign: a number that names nothing, or a body that
 is not what it should be, is passed over.
 """
 
@@ -16,12 +16,11 @@ import msgspec
 
 from actions.base.decoding import json_decoder
 from actions.base.errors import UnreadableError
-from actions.capture.reader import CaptureReader
-from actions.capture.records import (
+from actions.capture.entries import (
     Answered,
     AnswerEnded,
     AnswerPart,
-    AnyRecord,
+    AnyEntry,
     Asked,
     Began,
     Connected,
@@ -34,6 +33,7 @@ from actions.capture.records import (
     decoder,
     encoded,
 )
+from actions.capture.reader import CaptureReader
 from actions.capture.runs import KEPT, RUN_NAME
 from actions.cluster.watch.json_format import read_event
 from actions.replay.timelines import (
@@ -99,7 +99,7 @@ _OPS = {"ADDED": Op.ADDED, "MODIFIED": Op.MODIFIED, "DELETED": Op.DELETED}
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
-def form_of(accept: str) -> str:
+def answer_form(accept: str) -> str:
     """Return the form of objects that was asked for: `json`, `table` or `metadata`."""
     if "as=Table" in accept:
         return "table"
@@ -108,10 +108,10 @@ def form_of(accept: str) -> str:
     return "discovery" if "APIGroupDiscoveryList" in accept else "json"
 
 
-def source_of(server: str, path: str, query: dict[str, str], accept: str) -> SourceKey:
+def source_key(server: str, path: str, query: dict[str, str], accept: str) -> SourceKey:
     """Return the resource that a list or watch is about."""
     selectors = tuple((name, query[name]) for name in _SELECTORS if query.get(name))
-    return SourceKey(server, path, selectors, form_of(accept))
+    return SourceKey(server, path, selectors, answer_form(accept))
 
 
 CallKey = tuple[str, str, str, tuple[tuple[str, str], ...], str, str]
@@ -123,7 +123,7 @@ def call_key(
     server: str, method: str, path: str, query: Iterable[tuple[str, str]], *, accept: str, digest: str
 ) -> CallKey:
     """Return what makes two requests the same."""
-    return server, method, path, tuple(sorted(query)), form_of(accept), digest
+    return server, method, path, tuple(sorted(query)), answer_form(accept), digest
 
 
 def log_key(server: str, path: str, query: dict[str, str]) -> LogKey:
@@ -156,7 +156,7 @@ class _Open(msgspec.Struct):
 
 
 class RunHistory(msgspec.Struct):
-    """Places of the records about one run, in order."""
+    """Places of the entries about one run, in order."""
 
     ats: list[float] = msgspec.field(default_factory=list)
     places: list[tuple[int, int]] = msgspec.field(default_factory=list)
@@ -168,7 +168,7 @@ class CaptureIndex:
     def __init__(self, began: Began) -> None:
         self.began = began
         self.length = 0.0
-        """Seconds from the first record to the last."""
+        """Seconds from the first entry to the last."""
         self.is_cut = False
         self.stopped = ""
         """The reason that the capture ended early, if its end is there; else empty."""
@@ -203,8 +203,8 @@ class CaptureIndex:
         place = bisect_right(self.shown, at, key=lambda one: one.at) - 1
         return self.shown[place].run if place >= 0 else ""
 
-    def run_records(self, run: str, since: int, at: float) -> Iterator[AnyRecord]:
-        """Return the records about a run behind the first `since` ones, that had come by then."""
+    def run_entries(self, run: str, since: int, at: float) -> Iterator[AnyEntry]:
+        """Return the entries about a run behind the first `since` ones, that had come by then."""
         history = self.runs[run]
         for place, size in history.places[since : bisect_right(history.ats, at)]:
             yield decoder.decode(self.store.read(place, size))
@@ -238,11 +238,11 @@ def read_index(reader: CaptureReader) -> CaptureIndex:
     """
     builder: _Builder | None = None
     try:
-        for record in reader.records():
-            if isinstance(record, Began):
-                builder = _Builder(CaptureIndex(record))
+        for entry in reader.entries():
+            if isinstance(entry, Began):
+                builder = _Builder(CaptureIndex(entry))
             elif builder is not None:
-                builder.take(record)
+                builder.take(entry)
         if builder is None:
             raise UnreadableError("it is empty.", file=str(reader.file), hint="Name a file that --capture wrote.")
     except BaseException:
@@ -255,7 +255,7 @@ def read_index(reader: CaptureReader) -> CaptureIndex:
 
 
 class _Builder:
-    """Fills an index, record by record."""
+    """Fills an index, entry by entry."""
 
     def __init__(self, index: CaptureIndex) -> None:
         self.index = index
@@ -267,30 +267,30 @@ class _Builder:
         """Incomplete ones, by source and the token of the next page."""
         self._noted = -1.0
 
-    def take(self, record: AnyRecord) -> None:
-        """Add a record."""
+    def take(self, entry: AnyEntry) -> None:
+        """Add an entry."""
         index = self.index
-        index.length = max(index.length, record.at)
-        match record:
+        index.length = max(index.length, entry.at)
+        match entry:
             case AnswerPart():
-                self._part(record)
+                self._part(entry)
             case Asked():
-                self._asked(record)
+                self._asked(entry)
             case Answered():
-                self._answered(record)
+                self._answered(entry)
             case AnswerEnded():
-                self._ended(record)
+                self._ended(entry)
             case RunWritten() | RunLived() | RunFile():
-                self._run(record)
+                self._run(entry)
             case Connected():
-                self._servers[record.session] = record
-                index.clusters.append(record)
+                self._servers[entry.session] = entry
+                index.clusters.append(entry)
             case IdentityAnswer():
-                index.identities.append(record)
-            case RunShown() if not record.run or RUN_NAME.fullmatch(record.run):
-                index.shown.append(record)
+                index.identities.append(entry)
+            case RunShown() if not entry.run or RUN_NAME.fullmatch(entry.run):
+                index.shown.append(entry)
             case Stopped():
-                index.stopped = record.why
+                index.stopped = entry.why
             case _:
                 pass
 
@@ -333,7 +333,7 @@ class _Builder:
 
     def _begin_watch(self, opened: _Open, query: dict[str, str]) -> None:
         asked = opened.asked
-        opened.source = key = source_of(opened.server, asked.path, query, asked.accept)
+        opened.source = key = source_key(opened.server, asked.path, query, asked.accept)
         self.index.sources.setdefault(key, SourceTimeline())
         if query.get("sendInitialEvents") == "true":
             opened.initial = _Listed()
@@ -343,14 +343,14 @@ class _Builder:
             del self._lists[key]
             self._publish(key, asked.at, listed)
 
-    def _answered(self, record: Answered) -> None:
-        opened = self._open.get(record.id)
+    def _answered(self, entry: Answered) -> None:
+        opened = self._open.get(entry.id)
         if opened is None:
             return
         if opened.program is not None:
-            opened.program.protocol = record.content_type
+            opened.program.protocol = entry.content_type
         if opened.source is not None:
-            self.index.sources[opened.source].outcomes.append((record.at, None))
+            self.index.sources[opened.source].outcomes.append((entry.at, None))
 
     def _part(self, part: AnswerPart) -> None:
         opened = self._open.get(part.id)
@@ -457,7 +457,7 @@ class _Builder:
     def _list(self, opened: _Open, query: dict[str, str], body: bytes) -> bool:
         """Keep a page of a list for the watch that may follow; return whether it is one."""
         asked = opened.asked
-        key = source_of(opened.server, asked.path, query, asked.accept)
+        key = source_key(opened.server, asked.path, query, asked.accept)
         if key.form not in ("json", "table"):
             return False
         try:
@@ -481,14 +481,14 @@ class _Builder:
             self._lists[key] = page.metadata.resource_version, listed
         return True
 
-    def _run(self, record: RunWritten | RunLived | RunFile) -> None:
-        if not RUN_NAME.fullmatch(record.run) or (isinstance(record, RunFile) and not KEPT.fullmatch(record.path)):
+    def _run(self, entry: RunWritten | RunLived | RunFile) -> None:
+        if not RUN_NAME.fullmatch(entry.run) or (isinstance(entry, RunFile) and not KEPT.fullmatch(entry.path)):
             return
-        history = self.index.runs.setdefault(record.run, RunHistory())
-        data = encoded(record)[4:]
+        history = self.index.runs.setdefault(entry.run, RunHistory())
+        data = encoded(entry)[4:]
         history.places.append((self.index.store.add(data), len(data)))
-        history.ats.append(max(record.at, history.ats[-1]) if history.ats else record.at)
-        self._note(record.at)
+        history.ats.append(max(entry.at, history.ats[-1]) if history.ats else entry.at)
+        self._note(entry.at)
 
 
 def _name_in(raw: msgspec.Raw, *, is_row: bool) -> str:

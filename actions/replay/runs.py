@@ -18,7 +18,7 @@ import msgspec
 from actions.base.errors import ConfigError
 from actions.base.files import APPLICATION, private_directory
 from actions.base.process import ProcessIdentity, own_identity
-from actions.capture.records import JournalRow, RunFile, RunLived, RunWritten
+from actions.capture.entries import JournalRow, RunFile, RunLived, RunWritten
 from actions.replay.index import CaptureIndex
 from actions.run.journal.folder import heartbeat_path, journal_path, write_block
 from actions.run.journal.lease import STALLED_SECONDS, HeartbeatState
@@ -89,26 +89,26 @@ class ReplayedRuns:
         since = self._taken.get(run, 0)
         rows: list[JournalRow] = []
         count = 0
-        for record in self._index.run_records(run, since, at):
+        for entry in self._index.run_entries(run, since, at):
             count += 1
-            match record:
+            match entry:
                 case RunWritten():
-                    rows += record.rows
+                    rows += entry.rows
                 case RunFile():
-                    self._write(run, record)
+                    self._write(run, entry)
                 case RunLived():
-                    self._lives[run] = record
+                    self._lives[run] = entry
         if not count:
             return False
         self._taken[run] = since + count
         self._write_journal(run, rows)
         return True
 
-    def _write(self, run: str, record: RunFile) -> None:
-        path = self._folder(run) / record.path
+    def _write(self, run: str, entry: RunFile) -> None:
+        path = self._folder(run) / entry.path
         private_directory(path.parent)
-        with path.open("wb" if record.is_new else "ab") as file:
-            file.write(record.data)
+        with path.open("wb" if entry.is_new else "ab") as file:
+            file.write(entry.data)
 
     def _write_journal(self, run: str, rows: list[JournalRow]) -> None:
         path = journal_path(private_directory(self._folder(run)))

@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl
 
 from actions.base.errors import MissingError, RefusedError, UnreachableError
 from actions.base.executors import in_thread
-from actions.capture.records import Connected, error_in
+from actions.capture.entries import Connected, error_in
 from actions.cluster.auth.session import REVIEWS
 from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, ApiStatus
 from actions.replay.clock import ReplayClock
-from actions.replay.index import CaptureIndex, call_key, form_of, log_key, source_of
+from actions.replay.index import CaptureIndex, answer_form, call_key, log_key, source_key
 from actions.replay.selection import matches
 from actions.replay.timelines import LogHistory, Op, ProgramRun, SourceKey, SourceTimeline
 
@@ -126,7 +126,7 @@ class ReplayTransport:
         if _LOG.search(path):
             yield cast("ByteStream", _Stream(self._log_lines(path, query), ""))
             return
-        found = self._find(source_of(self._cluster.server, path, query, headers.get("Accept", "")))
+        found = self._find(source_key(self._cluster.server, path, query, headers.get("Accept", "")))
         if found is None:
             raise self._unknown(f"GET {path}")
         await self._first_answer(found, f"watch {path}")
@@ -166,9 +166,9 @@ class ReplayTransport:
 
     def _made(self, path: str, query: dict[str, str], accept: str) -> bytes | None:
         """Return a list or an object made of what was received of its resource; `None` if nothing was."""
-        if form_of(accept) not in ("json", "table"):
+        if answer_form(accept) not in ("json", "table"):
             return None
-        found = self._find(source_of(self._cluster.server, path, query, accept))
+        found = self._find(source_key(self._cluster.server, path, query, accept))
         if found is not None:
             self._refuse_if_failed(found, f"GET {path}")
             return self._list(found)

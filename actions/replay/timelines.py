@@ -14,7 +14,7 @@ from enum import IntEnum
 import msgspec
 
 from actions.base.errors import UnreadableError
-from actions.capture.records import AnswerEnded
+from actions.capture.entries import AnswerEnded
 
 _BUFFER_BYTES = 1 << 20
 

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from actions.run.engine.backend import LiveBackend
-from actions.run.engine.process import main
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_process import main
 from actions.run.engine.systemd import ENVIRONMENT_OPTION, read_environment
 
 

@@ -12,7 +12,7 @@ from actions.base.files import expanded
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill, reason_to_skip
 from actions.blueprint.stages import CapacityStage
-from actions.run.checks.capacity import CapacityRequest, find_capacity, request_of
+from actions.run.checks.capacity import CapacityRequest, find_capacity, stage_request
 from actions.run.checks.external import aws_session
 
 _SECONDS = 15.0
@@ -60,7 +60,7 @@ def _first_request(blueprint: Blueprint, binding: Binding) -> CapacityRequest | 
     region = binding.text("region", blueprint.cluster.region)
     for stage in blueprint.stages:
         if isinstance(stage, CapacityStage) and not reason_to_skip(stage, binding):
-            return request_of(stage, region, text)
+            return stage_request(stage, region, text)
     return None
 
 

@@ -193,7 +193,7 @@ def comparison_table(runs: Sequence[RunCurves], metric: str) -> str:
     differing = differences_of([run.settings for run in runs])
     if not differing:
         return f"{metric}\n{_columns(rows)}\nTheir parameters are the same.\n"
-    below = [("DIFFERS", *(run.id for run in runs)), *((one.name, *map(shown, one.values)) for one in differing)]
+    below = [("DIFFERS", *(run.id for run in runs)), *((one.name, *map(setting_text, one.values)) for one in differing)]
     return f"{metric}\n{_columns(rows)}\n{_columns(below)}"
 
 
@@ -241,7 +241,7 @@ def series_csv(series: Mapping[str, Series | None], x_name: str = "step") -> str
     return _csv([x_name, *series], values_by_step(list(series.values())))
 
 
-def shown(value: Scalar | None) -> str:
+def setting_text(value: Scalar | None) -> str:
     """Return a setting as it is typed; `-` if there is none."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from actions.base.wording import listed
 from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
-from actions.run.spending import claims_of, known_until, times_known, times_possible
+from actions.run.spending import known_until, node_claims_of, times_known, times_possible
 from actions.run.state.records import Action, HeldPrice
 from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 
@@ -177,7 +177,9 @@ def paid_by(view: RunView) -> RunPaid:
         found,
         things=(*things, *(bucket for stage in stages for bucket in _buckets(view, stage))),
         is_by_use=any(price.is_by_use and _may_go_on(view, price) for price in view.prices),
-        claims=frozenset(one.uid for stage in view.stages for one in claims_of(view, stage.id) if not one.is_deleted),
+        claims=frozenset(
+            one.uid for stage in view.stages for one in node_claims_of(view, stage.id) if not one.is_deleted
+        ),
         pools=frozenset({item.name for item in made if item.kind == "NodePool"} | groups),
         holders=tuple(stage.title for stage in view.stages if stage.holds_accelerators and stage.state in _HOLDING),
         since=view.created_at,
@@ -200,7 +202,9 @@ def _thing(view: RunView, price: HeldPrice) -> PaidThing | None:
 def _may_go_on(view: RunView, price: HeldPrice) -> bool:
     """Return whether what has a price may exist: a node that was started for pods goes only some time after them."""
     is_possible = any(period.end is None for period in times_possible(view, price))
-    is_claimed = price.is_of_work and price.nodes and any(not one.is_deleted for one in claims_of(view, price.stage))
+    is_claimed = (
+        price.is_of_work and price.nodes and any(not one.is_deleted for one in node_claims_of(view, price.stage))
+    )
     return is_possible or bool(is_claimed)
 
 

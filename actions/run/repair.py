@@ -18,7 +18,7 @@ from actions.run.journal.snapshot import SnapshotReader
 from actions.run.spool.files import set_aside
 from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.run.spool.writer import SpoolWriter
-from actions.run.state.records import decode_body, kind_of
+from actions.run.state.records import decode_body, record_kind
 
 _MOST_RECORDS = 1_000_000
 Row = tuple[int, float, str, str, int, str]
@@ -209,7 +209,7 @@ def _write(path: Path, rows: list[Row]) -> None:
         make_tables(connection, path.parent.name)
         connection.execute("BEGIN")
         for number, (_, at, writer, stage, attempt, text) in enumerate(rows, start=1):
-            values = (number, at, writer, kind_of(decode_body(text)), stage, attempt, text)
+            values = (number, at, writer, record_kind(decode_body(text)), stage, attempt, text)
             connection.execute("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         connection.execute("COMMIT")
     finally:

@@ -24,10 +24,10 @@ from actions.cluster.objects.client import Document, ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.fleet.quantity import size_text
 from actions.run.context.access import ClusterConnection
-from actions.run.context.account import compare_account, works_in_account
 from actions.run.context.retry import ONCE
+from actions.run.context.run_account import compare_account, works_in_account
 from actions.run.context.stage_context import StageContext
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.reader import load_run
 from actions.run.objects.inventory import is_of_run

@@ -173,7 +173,7 @@ def _goes_on(view: RunView, price: HeldPrice) -> bool:
     return any(period.end is None for period in times_possible(view, price))
 
 
-def claims_of(view: RunView, stage: str) -> list[OwnedObject]:
+def node_claims_of(view: RunView, stage: str) -> list[OwnedObject]:
     """Return the NodeClaims that were made for the pods of a stage, those that are gone included; oldest first."""
     found = [one for one in view.owned if one.kind == NODE_CLAIM and one.stage == stage and not one.existed]
     return sorted((one for one in found if one.made_at), key=lambda one: one.made_at)
@@ -186,7 +186,7 @@ def _claimed(view: RunView, price: HeldPrice, stage: StageView) -> Iterator[Shar
     """
     wanted = sum(one.nodes for one in view.prices if one.stage == stage.id and one.is_of_work and one.instance_type)
     is_alone = wanted <= price.nodes
-    claims = claims_of(view, stage.id)
+    claims = node_claims_of(view, stage.id)
     for work in stage.worked:
         begun = [one for one in claims if one.made_at >= work.begin and (work.end is None or one.made_at < work.end)]
         if not is_alone and len(begun) < wanted:

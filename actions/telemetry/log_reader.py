@@ -42,8 +42,8 @@ from actions.telemetry.outlines import (
 )
 from actions.telemetry.points import Point, sound
 from actions.telemetry.runtime_format import (
-    CAPTURED_OUTPUT,
     RECORD_MARKS,
+    TOOL_OUTPUT,
     ContainerLogDecoder,
     decode_lines,
     is_container_record,
@@ -245,7 +245,7 @@ class LogStream:
     """
 
     def __init__(self, rank: int = 0) -> None:
-        self._cutter = LineCutter(CAPTURED_OUTPUT)
+        self._cutter = LineCutter(TOOL_OUTPUT)
         self.reader = LogReader(rank)
 
     def feed(self, chunk: bytes) -> list[LogValue]:

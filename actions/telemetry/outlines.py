@@ -40,7 +40,7 @@ def memoize_by_outline(find: Callable[[str], T]) -> Callable[[str], T]:
     return look
 
 
-def place_of(match: re.Match[str] | None, group: int | str) -> slice | None:
+def group_place(match: re.Match[str] | None, group: int | str) -> slice | None:
     """Return the place of a group; `None` if it took no part, or if there is no match."""
     if match is None or match.start(group) < 0:
         return None

@@ -77,7 +77,7 @@ def _begins_record(line: bytes) -> bool:
     return is_container_record(line[:200].decode("utf-8", "replace"))
 
 
-CAPTURED_OUTPUT = CutPolicy(bars="each", keeps_bars=_begins_record)
+TOOL_OUTPUT = CutPolicy(bars="each", keeps_bars=_begins_record)
 r"""The policy for the output of a program, or a container's log file, in a file or pipe. A progress bar ends its line
 with each `\r`; records of a log file keep theirs inside."""
 

@@ -40,7 +40,7 @@ class CachedProvider(msgspec.Struct, frozen=True):
     """Working directories with a link to it."""
 
 
-def cache_folder() -> Path:
+def plugin_cache_folder() -> Path:
     """Return the folder of the cache; it may not exist."""
     return user_cache_folder() / "terraform-plugins"
 
@@ -62,7 +62,7 @@ def survey_providers(works: Iterable[Path] = (), *, cache: Path | None = None) -
         works: Working directories beside those that are noted.
         cache: The folder of the cache, if not the usual one.
     """
-    place = cache or cache_folder()
+    place = cache or plugin_cache_folder()
     if not place.is_dir():
         return ()
     links = dict(_links(place, {*works, *_users(place)}))
@@ -97,7 +97,7 @@ def remove_unused_providers(works: Iterable[Path] = (), *, cache: Path | None = 
         RefusedError: An init is using the cache now, or this process is read-only.
     """
     refuse_if_readonly("the removal of Terraform's providers")
-    place = cache or cache_folder()
+    place = cache or plugin_cache_folder()
     if not place.is_dir():
         return ()
     with _locked(place):

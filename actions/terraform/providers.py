@@ -25,7 +25,7 @@ from actions.base.files import private_directory, read_file, take_lock, write_pr
 from actions.terraform import plugin_cache
 from actions.terraform.backend import own_backend
 from actions.terraform.hcl import blocks_in, source_of
-from actions.terraform.plugin_cache import cache_folder, note_user
+from actions.terraform.plugin_cache import note_user, plugin_cache_folder
 from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
 
 CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
@@ -153,7 +153,7 @@ async def installing(
         if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
             yield given
             return
-        cache = private_directory(cache_folder())
+        cache = private_directory(plugin_cache_folder())
         with (cache / plugin_cache.LOCK_FILE).open("w") as lock:
             while not take_lock(lock.fileno()):
                 await clock.sleep(_LOOK_SECONDS)

@@ -112,7 +112,7 @@ async def _ours(kubeconfig: Path, counted: list[str]) -> Any:
         await apply(session, discovery, _manifest(number, "two"), force=True)
         ref = objects.ref_of(made)
         await objects.merge_patch(session, discovery, ref, {"data": {"more": "yes"}})
-        found = await objects.fetch(session, discovery, ref)
+        found = await objects.fetch_object(session, discovery, ref)
         await objects.list_objects(session, discovery, "v1", "ConfigMap", namespace=_NAMESPACE)
         await objects.delete(session, discovery, ref, uid=found["metadata"]["uid"])
 
@@ -139,7 +139,8 @@ async def _dynamic(kubeconfig: Path, counted: list[str]) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             from kubernetes.aio.dynamic import DynamicClient
 
-            client = await DynamicClient(api, cache_file=str(Path(folder) / "discovery.json"))
+            made: Any = DynamicClient
+            client = await made(api, cache_file=str(Path(folder) / "discovery.json"))
             kinds = await client.resources.get(api_version="v1", kind="ConfigMap")
             strict = {"field_manager": "eksml-tui", "query_params": [("fieldValidation", "Strict")]}
 
@@ -241,7 +242,8 @@ async def _resolved_by_library(address: str) -> str:
 
     async with ApiClient(Configuration(host=address)) as api:
         with tempfile.TemporaryDirectory() as folder:
-            client = await DynamicClient(api, cache_file=str(Path(folder) / "discovery.json"))
+            made: Any = DynamicClient
+            client = await made(api, cache_file=str(Path(folder) / "discovery.json"))
             try:
                 return str(await client.resources.get(api_version=_GROUP, kind="Job"))
             except Exception as error:  # noqa: BLE001 - what is raised is the result

@@ -22,10 +22,10 @@ from actions.base.guard import guarded_by
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.companions import accompanied, arbiters_of, companions_of, store_of
 from actions.run.engine.fence import Fence
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal

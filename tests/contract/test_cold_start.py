@@ -34,7 +34,7 @@ def test_help_loads_no_library(argv: list[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "unneeded"),
     [
-        ("runs", ("aiohttp", "yaml", "actions.blueprint", "actions.run.engine.backend", "actions.run.results")),
+        ("runs", ("aiohttp", "yaml", "actions.blueprint", "actions.run.engine.live_backend", "actions.run.results")),
         ("nodes", ("aiohttp", "actions.cluster.diagnose", "actions.telemetry", "actions.run")),
     ],
 )

@@ -104,7 +104,7 @@ def test_broad_excepts_stand_only_at_boundaries() -> None:
         "actions/base/errors.py",
         "tui/commands/dispatcher.py",
         "actions/run/engine/runner.py",
-        "actions/run/engine/process.py",
+        "actions/run/engine/runner_process.py",
         "actions/run/engine/companions.py",
         "actions/script/play.py",
     }

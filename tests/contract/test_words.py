@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from tests.support.sources import ROOT, modules
+from tests.support.sources import ROOT, SourceModule, modules, modules_of
 
 RELATIVE_CLAUSE = re.compile(
     r'''^[ \t]*[rR]?"""(?:What|Whether|Who|Whose|Whom|How|Why|Where|When|Which)\b.*''', re.MULTILINE
@@ -21,6 +22,9 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*?$", re.MULTILINE | re.DOTALL)
 """Names of tests and commands in a document."""
 SCREEN = re.compile(r"(?<!here )\bis no (?!longer\b|more\b)\w+|To be put right|Let the nodes go")
 """`x is no pod` is "x is not a pod"; `there is no pod` may stay."""
+
+WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+"""Of a name: `fetch_nodes` has two, `NodeListing` as well."""
 
 
 @cache
@@ -46,6 +50,97 @@ def test_no_class_name_means_two_things() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(module.path))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+OVER_SUBJECTS = ("actions/run/checks", "actions/run/doctor", "actions/run/stages", "actions/cluster/diagnose/rules")
+"""Folders with one module for each subject, which has its own module elsewhere, too."""
+ROLES = {
+    *("archive", "arguments", "catalogue", "client", "clock", "driver", "errors", "files", "model", "parse"),
+    *("reader", "report", "retry", "runs", "schema", "snapshot", "store", "transport", "writer"),
+}
+"""Parts that a package has as another one has them: the package names what is read, stored or parsed."""
+UNTIL_ONE_STORE = {
+    *("access", "contents", "evidence", "guard", "lease", "listing", "mirror"),  # modules
+    *("copies_of", "key_of", "own_objects", "parts_of", "read_run", "reading", "ref_of", "refusal_of"),  # functions
+    *("require_path", "rows_of", "take_up"),
+}
+"""Names that the packages of other machines' runs share with the rest: they go with these packages."""
+
+
+def test_no_module_name_means_two_things() -> None:
+    """The console has one name a subject through feeds, present, panes and commands."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for module in modules_of("actions"):
+        path = module.path
+        if path.parts[1] != "sandbox" and not path.stem.startswith("__") and str(path.parent) not in OVER_SUBJECTS:
+            places[path.stem].append(str(path))
+    found = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert {name: paths for name, paths in found.items() if name not in ROLES | UNTIL_ONE_STORE} == {}
+
+
+def test_no_function_name_means_two_things() -> None:
+    """Of what is imported by its name alone; `main` is the name of every entry point."""
+    defined: defaultdict[str, set[str]] = defaultdict(set)
+    imported: set[tuple[str, str]] = set()
+    for module in modules_of("actions", "tui"):
+        if module.path.parts[1] == "sandbox":
+            continue
+        for node in module.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                defined[node.name].add(module.dotted)
+        imported.update(
+            (source.module or "", name.name) for source in module.nodes(ast.ImportFrom) for name in source.names
+        )
+    places = {name: sorted(home for home in homes if (home, name) in imported) for name, homes in defined.items()}
+    found = {name: homes for name, homes in places.items() if len(homes) > 1}
+    assert {name: homes for name, homes in found.items() if name not in UNTIL_ONE_STORE | {"main"}} == {}
+
+
+WORDS: Mapping[str, Sequence[str]] = {
+    "capacity": ("actions/blueprint/stages.py", "actions/cluster/diagnose/rules", "actions/run"),
+    "capture": ("actions/capture", "actions/replay", "tui/cli/sharing/capture.py", "tui/feeds/replay.py"),
+    "captured": ("actions/capture",),
+    "contents": ("actions/run/objects",),
+    "evidence": ("actions/cluster/diagnose",),
+    "home": ("actions/base/files.py", "tui/feeds/home.py", "tui/panes/home.py", "tui/present/home"),  # XDG's, the pane
+    "inventory": ("actions/run/objects",),
+    "keeper": ("actions/run/watchdog",),
+    "limits": (
+        "actions/cluster/diagnose/rules/provisioning.py",
+        "actions/run",
+        "tui/cli",
+        "tui/present",
+    ),  # Karpenter's
+    "mirror": ("actions/blueprint", "tui/cli/mirror.py"),
+    "recorder": ("actions/run",),
+    "recording": ("actions/script",),
+}
+"""Words of the glossary, each with the places in which names of modules, classes and functions may have it."""
+STORES = (
+    *(f"actions/run/{package}" for package in ("context", "home", "journal", "presence", "storage", "takeover")),
+    *("actions/run/engine/companions.py", "actions/terraform/backend.py", "tui/cli/run_verbs"),
+    *("tui/present/blueprints.py", "tui/present/run.py"),
+)
+"""Until there is one store: modules of a run's home in S3, its copies and its archive."""
+
+
+def names_of(module: SourceModule) -> Iterator[str]:
+    """Yield the module's own name and the public ones that it defines."""
+    yield module.path.parent.name if module.path.stem == "__init__" else module.path.stem
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def test_a_word_of_the_glossary_has_one_meaning_in_names() -> None:
+    found = [
+        f"{module.path} {name}: {word}"
+        for module in modules_of("actions", "tui")
+        for name in names_of(module)
+        for word in {part.lower() for part in WORD.findall(name)} & WORDS.keys()
+        if not str(module.path).startswith((*WORDS[word], *STORES, "actions/sandbox"))
+    ]
+    assert found == []
 
 
 def test_docstrings_name_or_command() -> None:

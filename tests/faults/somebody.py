@@ -9,7 +9,7 @@ import yaml
 from actions.base.errors import MissingError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
-from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch_object
 from tests.support.applying import apply_all
 from tests.support.polling import until
 
@@ -32,7 +32,7 @@ class Somebody:
 
     async def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         try:
-            return await fetch(self._session, self._discovery, ref)
+            return await fetch_object(self._session, self._discovery, ref)
         except MissingError:
             return None
 

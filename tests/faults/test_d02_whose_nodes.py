@@ -14,7 +14,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.client import load_run
 from actions.run.context.access import ClusterConnection
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
 from actions.run.objects.inventory import inventory_of

@@ -18,7 +18,7 @@ from actions.base.errors import ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
-from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote.port_forward import PortForward, open_forward
 from actions.sandbox.locate import RunningSandbox
@@ -46,7 +46,7 @@ async def a_session(sandbox: RunningSandbox) -> AsyncIterator[KubeSession]:
     try:
         await apply(session, discovery, pod)
         async with asyncio.timeout(60):
-            while object_status(await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
+            while object_status(await fetch_object(session, discovery, ref)).state is not WorkState.RUNNING:
                 await asyncio.sleep(0.02)
         yield session
     finally:

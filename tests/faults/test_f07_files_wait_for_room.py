@@ -12,8 +12,8 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed, StageHandler, StageJournal
-from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal

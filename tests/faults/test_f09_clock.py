@@ -11,10 +11,10 @@ from botocore.exceptions import ClientError
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError
-from actions.cloud.aws_session import error_of
+from actions.cloud.aws_session import aws_error_of
 from actions.run.client import RunReader
-from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
@@ -65,7 +65,7 @@ async def test_a_run_under_a_clock_that_jumps_is_carried_out_and_told_without_ne
 )
 def test_a_signature_of_another_time_is_named_as_a_wrong_clock(code: str, text: str) -> None:
     refused = ClientError({"Error": {"Code": code, "Message": text}}, "GetCallerIdentity")
-    error = error_of(refused, action="sts:GetCallerIdentity")
+    error = aws_error_of(refused, action="sts:GetCallerIdentity")
     assert isinstance(error, AccessError)
     assert "The clock of this machine is not that of AWS" in error.message
     assert text in error.message

@@ -16,9 +16,9 @@ from actions.blueprint.render import RUN_LABEL
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed, StageJournal
-from actions.run.engine.backend import LiveBackend
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path, logs_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal

@@ -11,7 +11,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
-from actions.run.engine.process import main
+from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
 from actions.run.journal.snapshot import WalIndex
 from actions.run.state.records import RequestKind

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from actions.capture.entries import FIRST_LINE, Began
 from actions.capture.reader import CaptureReader
-from actions.capture.records import FIRST_LINE, Began
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -152,7 +152,7 @@ def test_the_capture_of_a_killed_console_is_readable_and_holds_no_secret(capture
 
 
 def test_the_screens_of_a_replay_are_those_that_were_seen(captured: Captured, tmp_path: Path) -> None:
-    began = next(CaptureReader(captured.file).records())
+    began = next(CaptureReader(captured.file).entries())
     assert isinstance(began, Began)
     steps = "  - replay: pause\n"
     for pane in PANES:

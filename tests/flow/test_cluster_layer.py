@@ -17,7 +17,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog, LogLine, follow, read_log
 from actions.cluster.objects.apply import ApplyConflictError, apply
 from actions.cluster.objects.catalogue import load_catalogue
-from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch_object, list_objects, merge_patch
 from actions.cluster.objects.operations import (
     DrainPlan,
     Target,
@@ -70,7 +70,7 @@ async def until(condition: Callable[[Document], bool], session: KubeSession) -> 
     """The pod, once it is as wanted."""
     discovery, ref = Discovery(session), ObjectRef("v1", "Pod", session.namespace, "worker")
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition(pod := await fetch(session, discovery, ref)):
+        while not condition(pod := await fetch_object(session, discovery, ref)):
             await asyncio.sleep(0.05)
     return pod
 

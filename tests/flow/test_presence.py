@@ -21,13 +21,13 @@ from actions.base.files import asset
 from actions.base.guard import FencedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import create
-from actions.cluster.objects.client import Discovery, delete, fetch, merge_patch
+from actions.cluster.objects.client import Discovery, delete, fetch_object, merge_patch
 from actions.cluster.objects.client import ref_of as ref_of_manifest
 from actions.run.client import load_run, send_request
 from actions.run.context.access import ClusterAccess
-from actions.run.engine.backend import LiveBackend
-from actions.run.engine.process import main
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_journal import RunnerJournal
+from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
@@ -156,7 +156,7 @@ async def test_a_record_of_a_later_epoch_ends_the_runner_and_refuses_requests(
     folder = a_run(tmp_path, kubeconfig)
     await worked(folder)
     discovery, ref = Discovery(session), ref_of(folder.name)
-    text: str = (await fetch(session, discovery, ref))["data"][RUN_KEY]
+    text: str = (await fetch_object(session, discovery, ref))["data"][RUN_KEY]
     taken = text.replace('"epoch":1', '"epoch":2').replace('"user":', '"user":"grace","was":', 1)
     await merge_patch(session, discovery, ref, {"data": {RUN_KEY: taken.replace(',"was":', ',"arn":', 1)}})
     monkeypatch.setattr(publish, "LOOK_SECONDS", 0.02)
@@ -167,7 +167,7 @@ async def test_a_record_of_a_later_epoch_ends_the_runner_and_refuses_requests(
     with pytest.raises(RefusedError, match=r"grace@.* only be watched here.*") as refused:
         send_request(folder, RequestKind.TEARDOWN, start=False)
     assert f"runs takeover {folder.name}" in refused.value.hint
-    assert (await fetch(session, discovery, ref))["data"][RUN_KEY].count('"epoch":2') == 1
+    assert (await fetch_object(session, discovery, ref))["data"][RUN_KEY].count('"epoch":2') == 1
     await removed(session, folder.name)
 
 
@@ -197,7 +197,7 @@ async def test_a_restored_run_asks_its_cluster_who_has_it(
         await take_up_restored(restored, CLOCK)
     assert not restored_path(restored).exists()
     assert load_run(restored).epoch == 2
-    text: str = (await fetch(session, Discovery(session), ref_of(folder.name)))["data"][RUN_KEY]
+    text: str = (await fetch_object(session, Discovery(session), ref_of(folder.name)))["data"][RUN_KEY]
     assert '"epoch":2' in text
     monkeypatch.setattr(publish, "LOOK_SECONDS", 0.02)
     with a_companion(folder) as companion:  # the machine that had it wakes up

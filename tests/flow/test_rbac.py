@@ -20,7 +20,7 @@ import yaml
 from actions.base.files import asset
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
-from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch_object
 from actions.run.client import send_request
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
@@ -115,7 +115,7 @@ class Place:
 
     async def is_there(self, ref: ObjectRef) -> bool:
         self.discovery.forget()
-        return bool(await fetch(self.session, self.discovery, ref))
+        return bool(await fetch_object(self.session, self.discovery, ref))
 
     async def resources(self) -> list[tuple[str, str]]:
         """Group and plural of all there are."""

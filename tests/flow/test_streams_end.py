@@ -19,7 +19,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.logs.follow import ContainerLog, LogLine, follow
 from actions.cluster.objects.apply import apply
-from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.remote.port_forward import open_forward
@@ -57,7 +57,7 @@ async def a_running_pod(session: KubeSession) -> dict[str, Any]:
     metadata = {"name": "worker", "namespace": session.namespace}
     await apply(session, discovery, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     async with asyncio.timeout(_DEADLINE_SECONDS):
-        while object_status(pod := await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
+        while object_status(pod := await fetch_object(session, discovery, ref)).state is not WorkState.RUNNING:
             await asyncio.sleep(0.05)
     return pod
 

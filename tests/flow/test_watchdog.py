@@ -29,10 +29,10 @@ from actions.base.errors import MissingError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiConflictError
 from actions.cluster.objects.apply import create
-from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.run.client import load_run, send_request, set_limits
-from actions.run.engine.backend import LiveBackend
-from actions.run.engine.process import main
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_process import main
 from actions.run.limits import guard
 from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
@@ -96,7 +96,7 @@ def a_run(tmp_path: Path, kubeconfig: Path) -> Path:
 
 async def _exists(session: KubeSession, ref: ObjectRef) -> bool:
     try:
-        await fetch(session, Discovery(session), ref)
+        await fetch_object(session, Discovery(session), ref)
     except MissingError:
         return False
     return True
@@ -207,7 +207,7 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
         environment = await surroundings(kubeconfig, session, watchdog_name(folder.name), tmp_path / "account")
         view = load_run(folder)
         config = config_of(view, watched_objects(view))
-        cron = await fetch(
+        cron = await fetch_object(
             session, Discovery(session), ObjectRef("batch/v1", "CronJob", "default", watchdog_name(view.id))
         )
         container = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
@@ -228,7 +228,7 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
     silence = (120, 60) if own_token(kubeconfig) else (0, 0)
     assert "heartbeat was {} min old, {} min are allowed".format(*silence) in parked.limits_reached[0].text
     assert names_of(folder) == set()
-    assert NOTE not in ((await fetch(session, Discovery(session), record))["metadata"].get("annotations") or {})
+    assert NOTE not in ((await fetch_object(session, Discovery(session), record))["metadata"].get("annotations") or {})
     send_request(folder, RequestKind.TEARDOWN, start=False)
     assert await asyncio.to_thread(main, folder, LiveBackend) == 0
     audit = load_run(folder).audit

@@ -19,8 +19,7 @@ from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
 from actions.blueprint.parameters import bind
-from actions.capture.reader import CaptureReader
-from actions.capture.records import (
+from actions.capture.entries import (
     FIRST_LINE,
     Answered,
     AnswerEnded,
@@ -32,6 +31,7 @@ from actions.capture.records import (
     Ticked,
     encoded,
 )
+from actions.capture.reader import CaptureReader
 from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of, load_context
 from actions.fleet.price_file import read_price_file
 from actions.fleet.prices import PriceBook
@@ -149,7 +149,7 @@ def _capture(file: Path) -> None:
     packed = file.with_name("packed")
     packed.write_bytes(gzip.compress(file.read_bytes(), 1))
     read(Namespace(kind="capture", file=str(packed), output="json", metric=[]))
-    list(CaptureReader(packed).records())
+    list(CaptureReader(packed).entries())
 
 
 def _recorded() -> bytes:

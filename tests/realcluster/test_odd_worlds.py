@@ -25,7 +25,7 @@ from actions.cluster.diagnose.select import ObjectSelector
 from actions.cluster.objects.apply import create
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, merge_patch
 from actions.cluster.state.cluster_state import ClusterState
-from actions.cluster.state.inventory import fetch_inventory
+from actions.cluster.state.listing import fetch_nodes
 from tests.realcluster.running import real_cluster
 
 Document = dict[str, Any]
@@ -177,10 +177,10 @@ async def test_a_real_node_of_odd_quantities_is_counted_with_what_pods_request_a
     async with _connected() as (session, discovery), _made(session, discovery, _node(name, amounts)):
         await create(session, discovery, pod)
         try:
-            inventory = await fetch_inventory(session)
-            (found,) = (one for one in inventory.nodes if one.name == name)
+            listed = await fetch_nodes(session)
+            (found,) = (one for one in listed.nodes if one.name == name)
             assert (found.pods_allocatable, found.allocatable.cpu_milli, found.allocatable.gpu) == (1000, 10_000, 4)
-            asked = found.requested(inventory.usage[name])
+            asked = found.requested(listed.usage[name])
             # a DaemonSet of another test that tolerates all may have a pod there, too; containers alone request nothing
             assert (asked.cpu_milli // 1000, asked.gpu) == (3, 1)
         finally:
@@ -230,10 +230,10 @@ async def test_gpus_that_a_real_scheduler_gives_to_a_claim_are_counted_on_their_
             async with asyncio.timeout(_SECONDS):
                 while (seen := state.snapshot().usage.get(name)) is None or not seen.claimed.gpu:
                     await state.wait_changed()
-            inventory = await fetch_inventory(session)
+            listed = await fetch_nodes(session)
             for nodes, usage in (
                 (state.snapshot().nodes, state.snapshot().usage),
-                ({one.name: one for one in inventory.nodes}, inventory.usage),
+                ({one.name: one for one in listed.nodes}, listed.usage),
             ):
                 assert (nodes[name].allocatable.gpu, nodes[name].requested(usage[name]).gpu) == (4, 2)
             assert state.snapshot().pods[f"{name}/train"].requests.gpu == 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
-from actions.cluster.objects.client import Discovery, Document, fetch, ref_of
+from actions.cluster.objects.client import Discovery, Document, fetch_object, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
@@ -31,5 +31,5 @@ async def apply_all(session: KubeSession, discovery: Discovery, manifests: Itera
 
 async def _established(session: KubeSession, discovery: Discovery, definition: Document) -> None:
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while object_status(await fetch(session, discovery, ref_of(definition))).state is not WorkState.RUNNING:
+        while object_status(await fetch_object(session, discovery, ref_of(definition))).state is not WorkState.RUNNING:
             await asyncio.sleep(0.1)

@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from actions.capture.reader import CaptureReader
-from actions.capture.records import (
+from actions.capture.entries import (
     FIRST_LINE,
     Answered,
     AnswerEnded,
     AnswerPart,
-    AnyRecord,
+    AnyEntry,
     Asked,
     Began,
     Connected,
     encoded,
 )
+from actions.capture.reader import CaptureReader
 from actions.replay.index import CaptureIndex, read_index
 
 WALL = datetime(2026, 11, 23, 14, 0, tzinfo=UTC).timestamp()
@@ -65,7 +65,7 @@ class MadeCapture:
     """Records of a capture, written by hand."""
 
     def __init__(self) -> None:
-        self.records: list[AnyRecord] = [
+        self.records: list[AnyEntry] = [
             Began(wall=WALL),
             Connected(session=1, context="arn:cluster", cluster="cluster", server=SERVER, namespace="default"),
         ]

@@ -407,7 +407,7 @@ async def a_fixed_console(
         monkeypatch.setattr(f"tui.feeds.services.{name}", feed)
     monkeypatch.setattr("tui.widgets.plot.DRAW_SECONDS", 0.0)  # else a new size may be drawn after the screen is calm
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
-    monkeypatch.setattr("actions.cluster.objects.client.fetch", _fetch)
+    monkeypatch.setattr("actions.cluster.objects.client.fetch_object", _fetch)
     monkeypatch.setattr("actions.cluster.diagnose.collect.explain", _explain)
     settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii, checks_launches=False)
     app = _UnpaintedConsole(settings, clock=FrozenClock())

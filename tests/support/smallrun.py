@@ -10,9 +10,9 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import send_request
-from actions.run.engine.backend import LiveBackend
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal

@@ -17,13 +17,14 @@ import msgspec
 import pytest
 
 from actions.base.clock import Clock
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Created, Operator
-from actions.run.store.objects import RunStore, open_store
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
 from actions.run.store.replica import Replica
 from tests.support.account import REGION, an_account, client
 

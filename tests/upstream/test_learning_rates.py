@@ -17,7 +17,7 @@ import yaml
 from actions.base.errors import ParameterError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from actions.blueprint.stages import JobStage
 from actions.sandbox.programs.pytorch import CosineAnnealing
 from actions.sandbox.programs.ray.llama2 import RayLlama2Curve, ray_llama2_settings
@@ -32,7 +32,7 @@ PRESETS = [(name, preset) for name in _SYSTEMS for preset in ("", *shipped(name)
 
 
 def _rendered(blueprint: Blueprint, binding: Binding, stage: str, kind: str) -> dict[str, Any]:
-    found = manifests_of(blueprint, stage, binding, run_id="r", outputs=_OUTPUTS)
+    found = stage_manifests(blueprint, stage, binding, run_id="r", outputs=_OUTPUTS)
     (manifest,) = [item for item in found if item["kind"] == kind]
     return manifest
 

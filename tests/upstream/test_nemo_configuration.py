@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from actions.blueprint.targets import Manifest
 from tests.unit.blueprint.shipped import shipped
 from tests.upstream.sources import flattened, keys_of, overrides_of, source
@@ -31,7 +31,7 @@ PRESETS = ("", "short", "full", "rehearsal")
 def objects(preset: str) -> dict[str, Manifest]:
     blueprint = shipped("nemo-gpt3-5b")
     binding = bind(blueprint, {}, preset=preset)
-    found = manifests_of(blueprint, "train", binding, run_id="r", outputs=_OUTPUTS)
+    found = stage_manifests(blueprint, "train", binding, run_id="r", outputs=_OUTPUTS)
     return {str(item["kind"]): item for item in found}
 
 

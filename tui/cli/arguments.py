@@ -17,12 +17,12 @@ from tui.cli.options import (
     RUN,
     Options,
     add_options,
+    byte_size,
     cluster_options,
     factor_of,
-    name_of,
+    object_name,
     output_option,
     port_of,
-    size_of,
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
@@ -277,7 +277,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     )
     capture.add_argument(
         "--capture-limit",
-        type=size_of,
+        type=byte_size,
         metavar="SIZE",
         help="end the capture at this size, such as 200M or 2G (default: 1G)",
     )
@@ -502,7 +502,7 @@ def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster without a console")
     sandbox.add_argument("--port", type=port_of, default=0, help="port on 127.0.0.1 (default: a free one)")
     sandbox.add_argument("--speed", type=factor_of, metavar="X", help="speed of workloads as a multiple of real time")
-    sandbox.add_argument("--name", type=name_of, default="served", help="name of its state folder")
+    sandbox.add_argument("--name", type=object_name, default="served", help="name of its state folder")
     sandbox.add_argument(
         "--scale", default="", metavar="nodes=N,pods=N", help="add hollow nodes and pods: stored, never run"
     )

@@ -9,7 +9,7 @@ from actions.base.decoding import json_document
 from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
-from actions.blueprint.targets import text_of
+from actions.blueprint.targets import argument_text
 from tui.cli.tables.output import print_table
 
 BAD_FILE = 2
@@ -52,7 +52,7 @@ def _page(blueprint: Blueprint) -> str:
     lines = [f"{blueprint.id}: {blueprint.title}", blueprint.summary.strip(), "", "stages"]
     lines += [f"  {stage.id:<12} {stage.kind:<11} {stage.title}" for stage in blueprint.stages]
     lines += ["", "parameters"]
-    defaults = {name: text_of(parameter.default) for name, parameter in blueprint.parameters.items()}
+    defaults = {name: argument_text(parameter.default) for name, parameter in blueprint.parameters.items()}
     names, values = (max(map(len, column), default=0) for column in (defaults, defaults.values()))
     for name, parameter in blueprint.parameters.items():
         unit = f" {parameter.unit}" if parameter.unit else ""

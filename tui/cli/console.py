@@ -22,7 +22,7 @@ from tui.cli.target import ChosenTarget, chosen_target, require_target
 if TYPE_CHECKING:
     from actions.capture.writer import CaptureWriter
     from actions.command.arguments import LaunchArguments
-    from actions.replay.session import Replay
+    from actions.replay.replay import Replay
     from actions.run.limits.options import LimitTexts
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
@@ -123,7 +123,7 @@ def _play_live(
 def _show_replay(options: Namespace, script: Script | None, artifacts: Artifacts | None) -> int:
     """Show a capture. Nothing but its file is read, and nothing is changed."""
     from actions.cluster.auth.kubeconfig import ClusterTarget
-    from actions.replay.session import open_replay
+    from actions.replay.replay import open_replay
 
     if sys.stderr.isatty():
         sys.stderr.write(f"Reading {options.replay} …\n")

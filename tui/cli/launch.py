@@ -134,7 +134,7 @@ def _launched(
 ) -> tuple[Path, int | None]:
     """Create the run and start its runner; return its folder and the runner's process id."""
     from actions.run.client import start_runner
-    from actions.run.context.account import account_at_launch
+    from actions.run.context.run_account import account_at_launch
     from actions.run.launch import create_run, require_preconditions
 
     clock = SystemClock()

@@ -15,7 +15,15 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UnknownNameError, UnreadableError
 from actions.base.files import expanded, read_file
 from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, fetch, pinned_operators, remedy_of
+from actions.blueprint.mirror import (
+    Basis,
+    LockEntry,
+    Mirror,
+    PinnedOperator,
+    fetch_release,
+    mirror_command,
+    pinned_operators,
+)
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import MAX_BYTES, digest_of, mirror_folder
 from actions.blueprint.terraform_modules import (
@@ -192,7 +200,7 @@ def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
         line.error = error.sentence()
         return line
     if entry is None:
-        line.error = f"{wanted.key} is not in {mirror.folder}. {remedy_of(wanted.source)}"
+        line.error = f"{wanted.key} is not in {mirror.folder}. {mirror_command(wanted.source)}"
         return line
     line.state = "held" if held else "taken"
     line.sha256, line.basis, line.origin = entry.sha256, entry.basis.value, entry.origin
@@ -202,7 +210,7 @@ def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
 def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEntry:
     source, clock = wanted.source, SystemClock()
     if given is None:
-        return asyncio.run(fetch(mirror, source, clock=clock))
+        return asyncio.run(fetch_release(mirror, source, clock=clock))
     if given.is_dir() and source.files:
         files = {file: _bytes_of(given / file) for file in source.files}
         return mirror.take_files(source, files, origin=str(given), clock=clock)

@@ -74,7 +74,7 @@ def factor_of(text: str) -> float:
     return factor
 
 
-def size_of(text: str) -> int:
+def byte_size(text: str) -> int:
     """Read a size in bytes.
 
     Raises:
@@ -99,7 +99,7 @@ def port_of(text: str) -> int:
     return port
 
 
-def name_of(text: str) -> str:
+def object_name(text: str) -> str:
     """Read a name.
 
     Raises:
@@ -111,4 +111,4 @@ def name_of(text: str) -> str:
 
 
 # what argparse calls the types in `invalid … value`
-factor_of.__name__, port_of.__name__, size_of.__name__ = "number", "port", "size"
+factor_of.__name__, port_of.__name__, byte_size.__name__ = "number", "port", "size"

@@ -172,10 +172,10 @@ def _section(lines: list[DoctorLine], blueprint: str) -> str:
     """Return the lines that have not passed, under their counts; empty if nothing was asked."""
     if not lines:
         return ""
-    from actions.run.doctor.report import rows_of, summary
+    from actions.run.doctor.report import doctor_rows, summary
     from actions.run.state.records import CheckResult
 
-    rows = rows_of([line for line in lines if line.result is not CheckResult.PASSED])
+    rows = doctor_rows([line for line in lines if line.result is not CheckResult.PASSED])
     return "\n".join([f"checks  {summary(lines)}; each of them: eksml-tui doctor {blueprint}", *rows])
 
 

@@ -270,7 +270,7 @@ def _print_bytes(data: bytes, *, is_text: bool) -> None:
 
 
 def _runbook(options: Namespace) -> int:
-    from actions.run.engine.backend import runbook
+    from actions.run.engine.live_backend import runbook
 
     sys.stdout.write(runbook(find_run(options.run)))
     return 0

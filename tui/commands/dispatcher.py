@@ -29,7 +29,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from tui.base_app import TypeAheadApp
     from tui.commands.app_actions import Handler
-    from tui.commands.recorder import SessionRecorder
+    from tui.commands.script_writer import ScriptWriter
 
 
 _NOT_IN_A_REPLAY = ("context", "results", "terraform")
@@ -62,7 +62,7 @@ class CommandDispatcher:
         self._services = services
         self._workspace = workspace
         self._make_handlers = make_handlers
-        self.recorder: SessionRecorder | None = None
+        self.script_writer: ScriptWriter | None = None
         """Writes a script of the commands that are carried out, if the session is recorded."""
 
     @property
@@ -113,16 +113,16 @@ class CommandDispatcher:
             self._app.release_when_shown(release, self._workspace.current)
 
     async def _carry_out(self, call: Call) -> None:
-        recorder, handler = self.recorder, self._handlers[call.command.id]
-        if recorder is None:
+        script_writer, handler = self.script_writer, self._handlers[call.command.id]
+        if script_writer is None:
             await handler(call.arguments)
             return
-        line, is_done = recorder.begun(call), False
+        line, is_done = script_writer.begun(call), False
         try:
             await handler(call.arguments)
             is_done = True
         finally:
-            recorder.ended(call, line, is_done=is_done)
+            script_writer.ended(call, line, is_done=is_done)
 
     async def _confirmed(self, call: Call) -> Arguments | None:
         """Ask for the confirmation that the danger of a command requires.

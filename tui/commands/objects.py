@@ -321,7 +321,7 @@ class ObjectCommands:
         return next((pod for pod in own if not pod.is_fine and pod.node), None)
 
     async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
-        from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+        from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 
         row = subject.row
         api_version = subject.api_version or (row.api_version if row is not None else "")
@@ -330,7 +330,7 @@ class ObjectCommands:
             raise RefusedError(f"{subject.kind} cannot be described.", hint=hint)
         session = self._services.cluster.session
         ref = ObjectRef(api_version, subject.kind, subject.namespace, subject.name)
-        return await fetch(session, Discovery(session), ref)
+        return await fetch_object(session, Discovery(session), ref)
 
 
 _LINK = ":forward shows the link for a browser, with its token."

@@ -15,7 +15,7 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.executors import NamedExecutor
 from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
-from tui.feeds.keeper import SnapshotKeeper
+from tui.feeds.kept_snapshot import KeptSnapshotFeed
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.gc_tuning import collect_frozen, freeze_startup_objects
@@ -105,7 +105,7 @@ class ClusterFeed:
         self._keeps_snapshots = keeps_snapshots
         self._through = through
         self._replayed = replayed
-        self._keeper: SnapshotKeeper | None = None
+        self._kept_snapshot: KeptSnapshotFeed | None = None
         self._settled = asyncio.Event()
         self._connected = asyncio.Event()
         self._collects: asyncio.TimerHandle | None = None
@@ -127,8 +127,8 @@ class ClusterFeed:
     @property
     def context_name(self) -> str:
         """The name of the kubeconfig's context; empty before it is read."""
-        if self._session is None and self._keeper is not None and self._keeper.context:
-            return self._keeper.context
+        if self._session is None and self._kept_snapshot is not None and self._kept_snapshot.context:
+            return self._kept_snapshot.context
         return self._session.context if self._session else self.target.context
 
     @property
@@ -139,7 +139,7 @@ class ClusterFeed:
     def snapshot(self) -> ClusterSnapshot | None:
         """Return the newest snapshot, or the kept one while it is incomplete; `None` before the first."""
         newest = self._state.snapshot() if self._state else None
-        kept = self._keeper.shown if self._keeper else None
+        kept = self._kept_snapshot.shown if self._kept_snapshot else None
         return newest if kept is None or (newest is not None and (newest.is_complete or newest.as_of)) else kept
 
     @property
@@ -161,7 +161,7 @@ class ClusterFeed:
     @property
     def awaits_kept(self) -> bool:
         """True until a kept snapshot has been looked for: what is less urgent leaves it the processor."""
-        return self._keeps_snapshots and (self._keeper is None or not self._keeper.is_loaded)
+        return self._keeps_snapshots and (self._kept_snapshot is None or not self._kept_snapshot.is_loaded)
 
     async def settle(self, *, at_most_seconds: float) -> None:
         """Wait until the snapshot is complete or fails, so that less urgent work leaves it the processor."""
@@ -194,7 +194,7 @@ class ClusterFeed:
     async def _follow(self, live: Callable[[], None]) -> None:
         is_first = self._state is None
         await self.show_kept()
-        keeper = self._keeper
+        kept_snapshot = self._kept_snapshot
         await _import_in_thread()
         if is_first:
             self._collects = asyncio.get_running_loop().call_later(_COLLECTS_AFTER_SECONDS, freeze_startup_objects)
@@ -205,17 +205,17 @@ class ClusterFeed:
         self._connected.set()
         state: ClusterState | None = None
         try:
-            kept = await keeper.confirm(session) if keeper else None
+            kept = await kept_snapshot.confirm(session) if kept_snapshot else None
             if self._through is not None:
                 kept = None  # a capture needs the lists: a replay has no snapshot from which a watch goes on
             self._state = state = ClusterState(session, clock=self._clock, kept=kept)
-            await self._watch(state, session, keeper, live, is_first=is_first)
+            await self._watch(state, session, kept_snapshot, live, is_first=is_first)
         finally:
             self._connected.clear()
             self._session = None
             self.identity = None
-            if keeper is not None and state is not None:  # from here on another cluster may be followed already
-                await keeper.write(state, session, may_ask=False)
+            if kept_snapshot is not None and state is not None:  # from here on another cluster may be followed already
+                await kept_snapshot.write(state, session, may_ask=False)
             await session.aclose()
 
     async def _connect(self) -> KubeSession:
@@ -235,15 +235,15 @@ class ClusterFeed:
         self,
         state: ClusterState,
         session: KubeSession,
-        keeper: SnapshotKeeper | None,
+        kept_snapshot: KeptSnapshotFeed | None,
         live: Callable[[], None],
         *,
         is_first: bool,
     ) -> None:
         """Run the state, paint its changes and keep its snapshots, until cancelled."""
-        telling = self._tell_changes(state, keeper, is_first=is_first)
+        telling = self._tell_changes(state, kept_snapshot, is_first=is_first)
         painter = asyncio.create_task(telling, name="feed painter")
-        writer = asyncio.create_task(self._keep(keeper, state, session), name="snapshot keeper")
+        writer = asyncio.create_task(self._keep(kept_snapshot, state, session), name="kept snapshot")
         try:
             live()
             self._changed()
@@ -254,11 +254,11 @@ class ClusterFeed:
 
     async def show_kept(self) -> None:
         """Show what was kept of the target, if that is to be kept and has not been loaded yet."""
-        if not self._keeps_snapshots or (self._keeper is not None and self._keeper.target == self.target):
+        if not self._keeps_snapshots or (self._kept_snapshot is not None and self._kept_snapshot.target == self.target):
             return
-        self._keeper = SnapshotKeeper(self.target, self._clock, self._changed)
-        await self._keeper.load()
-        if self._keeper.shown is not None:
+        self._kept_snapshot = KeptSnapshotFeed(self.target, self._clock, self._changed)
+        await self._kept_snapshot.load()
+        if self._kept_snapshot.shown is not None:
             self._state = None
             await self._complete()
 
@@ -266,10 +266,10 @@ class ClusterFeed:
         if self._completed is not None:
             await self._completed()
 
-    async def _keep(self, keeper: SnapshotKeeper | None, state: ClusterState, session: KubeSession) -> None:
+    async def _keep(self, kept_snapshot: KeptSnapshotFeed | None, state: ClusterState, session: KubeSession) -> None:
         await self._settled.wait()
-        if keeper is not None:
-            await keeper.write_now_and_then(state, session)
+        if kept_snapshot is not None:
+            await kept_snapshot.write_now_and_then(state, session)
 
     def leave(self) -> None:
         """Let `wait_connected` and `settle` wait for the next session: this one is about to be replaced."""
@@ -296,8 +296,8 @@ class ClusterFeed:
             ConsoleError: The cluster does not answer.
         """
         self.identity = await self.session.identity()
-        if self._keeper is not None:
-            self._keeper.uid = self.identity.uid
+        if self._kept_snapshot is not None:
+            self._kept_snapshot.uid = self.identity.uid
         self._changed()
 
     def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
@@ -306,7 +306,9 @@ class ClusterFeed:
 
         return token_factory(exec_argv, region=self._region, clock=self._clock)
 
-    async def _tell_changes(self, state: ClusterState, keeper: SnapshotKeeper | None, *, is_first: bool) -> None:
+    async def _tell_changes(
+        self, state: ClusterState, kept_snapshot: KeptSnapshotFeed | None, *, is_first: bool
+    ) -> None:
         """Report changes in batches; sleep while there are none. The first complete snapshot is reported at once."""
         while not state.snapshot().is_complete:
             self._changed()
@@ -314,8 +316,8 @@ class ClusterFeed:
             await self._clock.sleep(_LOADING_SECONDS)
         await self._complete()
         self._settled.set()
-        if keeper is not None:
-            keeper.shown = None
+        if kept_snapshot is not None:
+            kept_snapshot.shown = None
         if not is_first and self._replayed is None:
             await asyncio.sleep(_REPAINTED_SECONDS)
             while self._sessions > 1:  # what one that is still being closed refers to would be frozen for good

@@ -18,8 +18,8 @@ from actions.base.errors import ConsoleError, JournalError
 from actions.base.executors import NamedExecutor, in_thread
 from actions.fleet.cost import FleetCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, PodFacts
-from actions.fleet.health import PodTrouble, has_restarted, trouble_of, verdict_of
 from actions.fleet.totals import FleetTotals, TotalsSum
+from actions.fleet.verdict import PodTrouble, has_restarted, trouble_of, verdict_of
 from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, paid_by, paid_of
 from actions.run.state.view import NoticeKind
 from tui.feeds.cluster import ClusterFeed, FleetCosts

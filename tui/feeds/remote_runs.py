@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary
     from actions.run.presence.record import RemoteRun
     from actions.run.presence.remote_view import StoreRuns
-    from actions.run.store.lease import StoreLease
+    from actions.run.store.objects import StoreLease
     from tui.feeds.job import JobFeed
 
 COPY_SECONDS = 5.0

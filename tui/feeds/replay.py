@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actions.cloud.account import CallerIdentity
     from actions.cluster.auth.session import KubeSession, Through
     from actions.replay.clock import ReplayClock
-    from actions.replay.session import Replay
+    from actions.replay.replay import Replay
 
 _LOOK_SECONDS = 0.25
 _MANY = 3_000
@@ -58,7 +58,7 @@ class CaptureFeed:
     def identified(self, caller: CallerIdentity | None, trouble: str) -> None:
         """Keep an answer about the AWS identity."""
         from actions.base.untrusted import redact
-        from actions.capture.records import IdentityAnswer
+        from actions.capture.entries import IdentityAnswer
 
         if caller is None:
             self._writer.put(IdentityAnswer(at=self._writer.at, trouble=redact(trouble)))
@@ -87,7 +87,7 @@ class CaptureFeed:
             runs: The run on screen.
             alarms: Shows a sentence when the capture has stopped by itself.
         """
-        from actions.capture.records import RunShown
+        from actions.capture.entries import RunShown
         from actions.capture.runs import LOOK_SECONDS, RunsCapture
 
         self._runs = self._runs or RunsCapture(self._writer, self._clock)

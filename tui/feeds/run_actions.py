@@ -77,7 +77,7 @@ class RunActions:
             RefusedError: Another run is in its place.
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
-        from actions.run.context.account import account_at_launch
+        from actions.run.context.run_account import account_at_launch
         from actions.run.doctor.examine import planned
         from actions.run.doctor.names import require_no_other_run
         from actions.run.launch import require_preconditions

@@ -182,7 +182,7 @@ class TrainingFeed:
 
     async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
         from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs
-        from actions.telemetry.alarms import CurveAlarmKind, alarms_of
+        from actions.telemetry.curve_alarms import CurveAlarmKind, curve_alarms_of
         from tui.feeds.spool import SpoolCurves
 
         curves = self._curves.setdefault(place, SpoolCurves(*place))
@@ -197,6 +197,6 @@ class TrainingFeed:
         now = self._clock.now().timestamp()
         return [
             Alarm(AlarmKind.TRAINING, run_id, f"Run {run_id}: {alarm.detail}.", f"{place[1]}/{alarm.key}")
-            for alarm in alarms_of(curves.curves, now=now)
+            for alarm in curve_alarms_of(curves.curves, now=now)
             if alarm.kind in calls and not alarm.is_past
         ]

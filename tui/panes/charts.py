@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import redact
 from actions.run.state.view import StageState, StageView
-from actions.telemetry.alarms import CurveAlarm, alarms_of, hang_of
+from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, ConsoleServices
@@ -32,7 +32,7 @@ from tui.present.telemetry.charts import (
     progress_lines,
 )
 from tui.present.telemetry.curves import Curve, Mark, TimeAxis
-from tui.settings.keys import KeyContext, name_of
+from tui.settings.keys import KeyContext, key_name
 from tui.widgets.base import Lines
 from tui.widgets.plot_grid import SmallPlot, shape_of
 
@@ -78,7 +78,7 @@ class ChartsPane(PlotPane):
 
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, _LOSS)
-        self._launch_key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
+        self._launch_key = key_name(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         self._progress = Lines(classes="totals")
         self._runs = Lines(classes="compared")
         self._differences = Lines(classes="compared")
@@ -394,7 +394,7 @@ class ChartsPane(PlotPane):
     def _alarms(self, source: CurveSource) -> Sequence[CurveAlarm]:
         """Return the alarms on a log: of its curves when they have changed, of its silence each time."""
         if self._alarmed[:2] != (source, source.curves.revision):
-            self._alarmed = (source, source.curves.revision, alarms_of(source.curves))
+            self._alarmed = (source, source.curves.revision, curve_alarms_of(source.curves))
         stage, watched = _stage_of(self.services, source), self.services.watched
         is_at_work = stage is not None and stage.state is StageState.RUNNING and self.services.runs.is_busy
         is_live = is_at_work or (watched is not None and watched is source and watched.end is None)

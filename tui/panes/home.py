@@ -14,11 +14,11 @@ from tui.feeds.services import CLUSTER, RUNS, ConsoleServices, troubles_elsewher
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
-from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
 from tui.present.text import unused_text
-from tui.settings.keys import KeyContext, name_of
+from tui.settings.keys import KeyContext, key_name
 from tui.widgets.sections import SectionList
 from tui.widgets.split import Split
 
@@ -34,9 +34,9 @@ class HomePane(Pane):
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services)
         keymap = services.settings.keymap
-        self._keys = {line: name_of(KeyContext.EVERYWHERE, line, keymap) for line in _NAMED_KEYS}
-        self._keys["why"] = name_of(KeyContext.HOME, "why", keymap)
-        self._keys |= {line: name_of(KeyContext.RUNS, line, keymap) for line in ("park", "teardown")}
+        self._keys = {line: key_name(KeyContext.EVERYWHERE, line, keymap) for line in _NAMED_KEYS}
+        self._keys["why"] = key_name(KeyContext.HOME, "why", keymap)
+        self._keys |= {line: key_name(KeyContext.RUNS, line, keymap) for line in ("park", "teardown")}
         self._sections = SectionList()
         self._latest = LatestEvents()
 

@@ -79,7 +79,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
         sort_key=lambda row: row.cost.idle_accelerators,
         source=_cost,
     ),
-    Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7, source=_node),
+    Column("capacity", "BOUGHT", nodes.market_cell, width=10, drop=7, source=_node),
     Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9, source=_node),
     Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10, source=_node),
     Column("state", "STATE", nodes.state_cell, width=11, flex=1, limit=19, source=_node),

@@ -19,7 +19,7 @@ from tui.present import rail, run
 from tui.present.cells import Cells, Span, Tone
 from tui.present.subject import Subject
 from tui.present.text import console_words
-from tui.settings.keys import KeyContext, name_of
+from tui.settings.keys import KeyContext, key_name
 from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
 
@@ -46,12 +46,14 @@ class RunPane(Pane):
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services)
         keymap = services.settings.keymap
-        there = [name_of(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
+        there = [key_name(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
         self._runs_key = there[1]
         how = f"Press {there[0]} for the blueprints, {there[1]} for past runs."
         self._no_run = ((Span(f"No run yet. {how}", Tone.MUTED),),)
         self._none_at_work = ((Span(f"No run is at work. {how}", Tone.MUTED),),)
-        self._keys = {does: name_of(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
+        self._keys = {
+            does: key_name(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")
+        }
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")

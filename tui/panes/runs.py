@@ -14,7 +14,7 @@ from tui.present import remote_runs as rows
 from tui.present.cells import CellValue
 from tui.present.remote_runs import RunRow
 from tui.present.subject import Subject
-from tui.settings.keys import KeyContext, name_of
+from tui.settings.keys import KeyContext, key_name
 from tui.widgets.table_model import SPARE, Column
 
 
@@ -112,7 +112,7 @@ class RunsPane(TablePane[RunRow]):
     SORT = "age"
 
     def __init__(self, services: ConsoleServices) -> None:
-        key = name_of(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
+        key = key_name(KeyContext.EVERYWHERE, "open blueprints", services.settings.keymap)
         empty = f"No run yet: press {key} for the blueprints."
         super().__init__(services, columns_of(services), key=lambda row: row.id, search=rows.search_text, empty=empty)
         self._shown: object = None

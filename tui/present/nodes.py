@@ -79,7 +79,7 @@ def state_cell(row: NodeRow) -> Cells:
     return (Span("✗ ", Tone.BAD), Span(word, Tone.BAD))
 
 
-def capacity_cell(row: NodeRow) -> CellValue:
+def market_cell(row: NodeRow) -> CellValue:
     """The purchase option; spot is highlighted, as the node can be reclaimed at any moment."""
     bought = row.node.capacity_type
     return Span(bought, Tone.WARN) if bought == "spot" else bought or _ABSENT

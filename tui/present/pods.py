@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from actions.cluster.job_pods import JobRef, role_of
-from actions.cluster.kinds import is_watched
+from actions.cluster.kinds import is_watched_kind
 from actions.fleet.facts import PodFacts
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone
@@ -46,7 +46,7 @@ class PodOwner(msgspec.Struct, frozen=True):
             return False
         if (self.kind, pod.owner_kind) in _THROUGH:
             return pod.owner_name.rpartition("-")[0] == self.name
-        if is_watched(self.kind):
+        if is_watched_kind(self.kind):
             return role_of(JobRef(self.kind, self.namespace, self.name), pod) != ""
         return (pod.owner_kind, pod.owner_name) == (self.kind, self.name)
 

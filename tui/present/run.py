@@ -29,7 +29,7 @@ from actions.run.state.view import (
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.limits import limit_lines
 from tui.present.rail import GLYPHS, LOOKS, NO_PROGRESS, StageLook, warning_of
-from tui.present.text import moment_of
+from tui.present.text import clock_text
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary  # the first frame needs no journal
@@ -126,7 +126,7 @@ def run_heading(
         _remaining(view, now, left),
         money := _money(view, now),
         Span(f"costs {hourly.text}", Tone.WARN) if hourly is not None and view.state in OVER else None,
-        Span(f"started {moment_of(view.created_at, now=now)} UTC"),
+        Span(f"started {clock_text(view.created_at, now=now)} UTC"),
     ]
     limits, doubts = limit_lines(view, now=now, width=width)
     told = _noticed(view, width)

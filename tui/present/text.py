@@ -75,7 +75,7 @@ def moment_in(text: str, *, newest_ns: int) -> int | None:
     return at_ns - _DAY_SECONDS * 1_000_000_000 if not year and at_ns > newest_ns else at_ns
 
 
-def moment_of(seconds: float, *, now: float) -> str:
+def clock_text(seconds: float, *, now: float) -> str:
     """Format a moment, UTC: `10:42:07` today, with the date before it on other days: `2026-11-20 10:42`.
 
     Args:

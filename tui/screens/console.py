@@ -44,7 +44,7 @@ from tui.screens.status_lines import (
 )
 from tui.screens.workspace import LAYOUTS, PANES, PaneWorkspace
 from tui.settings.keymap import Keymap
-from tui.settings.keys import Key, KeyContext, keys_of, name_of, names_of
+from tui.settings.keys import Key, KeyContext, key_name, keys_of, names_of
 from tui.widgets.arrangement import leaves
 from tui.widgets.base import Lines
 from tui.widgets.prompt import PromptLine
@@ -83,7 +83,7 @@ class PrefixScreen(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """Show the keys of the table at the bottom."""
-        lead = f" {name_of(KeyContext.EVERYWHERE, 'prefix', self._keymap)} "
+        lead = f" {key_name(KeyContext.EVERYWHERE, 'prefix', self._keymap)} "
         lines = [[Span(lead, Tone.ACCENT)], [Span(" " * len(lead))]]
         for label, grouped in groupby(keys_of(KeyContext.PANES), _group_of):
             keys = list(grouped)

@@ -22,7 +22,7 @@ from tui.present.run import RUN_TONES, trouble_in
 from tui.present.subject import Subject
 from tui.present.text import unused_text
 from tui.settings.keymap import NO_CHANGES, Keymap
-from tui.settings.keys import KeyContext, common_keys, footer, name_of
+from tui.settings.keys import KeyContext, common_keys, footer, key_name
 
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
@@ -262,7 +262,7 @@ def _tabs(
 ) -> list[list[Span]]:
     tabs: list[list[Span]] = []
     for name, text in shown.items():
-        key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
+        key = key_name(KeyContext.EVERYWHERE, f"open {name}", keymap)
         opens, span = f"open {name}", marks.get(name)
         mark = [] if span is None else [Link(span.text, span.tone, line=opens)]
         if name == current:
@@ -311,7 +311,7 @@ def hints_line(
     """
     news = _alone_hints(alone, keymap)
     if drains:
-        news.append(_News(name_of(KeyContext.EVERYWHERE, "open nodes", keymap), *_draining(drains), Tone.WARN))
+        news.append(_News(key_name(KeyContext.EVERYWHERE, "open nodes", keymap), *_draining(drains), Tone.WARN))
     if run is not None:
         news += _run_news(run, context, selected, keymap)
     if other and context is not KeyContext.RUNS:
@@ -360,12 +360,12 @@ def _alone_hints(alone: Alone | None, keymap: Keymap) -> list[_News]:
     if alone is None:
         return []
     does, words, short = _ALONE[alone]
-    return [_News(name_of(KeyContext.EVERYWHERE, does, keymap), words, short, short, Tone.WARN)]
+    return [_News(key_name(KeyContext.EVERYWHERE, does, keymap), words, short, short, Tone.WARN)]
 
 
 def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, keymap: Keymap) -> list[_News]:
     """Return the key of the run with what it waits for or suffers from, except in panes with keys for that."""
-    key = name_of(KeyContext.EVERYWHERE, "open run", keymap)
+    key = key_name(KeyContext.EVERYWHERE, "open run", keymap)
     news = []
     has_key_for_plan = (
         context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _applies("approve", selected)
@@ -383,7 +383,7 @@ def _run_news(run: RunView, context: KeyContext, selected: SelectedRun | None, k
 
 def _other_news(other: str, keymap: Keymap) -> _News:
     """Return the key of the list of runs, with the name and the trouble of another run than the one on screen."""
-    key = name_of(KeyContext.EVERYWHERE, "open runs", keymap)
+    key = key_name(KeyContext.EVERYWHERE, "open runs", keymap)
     long, short = (text_of(fit(Span(other), width)).rstrip() for width in (_OTHER_WIDTH, _SHORT_TROUBLE))
     return _News(key, f"▲ {long}", f"▲ {short}", "▲", Tone.BAD)
 

@@ -197,7 +197,7 @@ def names_of(row: Key, keymap: Keymap = NO_CHANGES) -> tuple[str, ...]:
     return tuple(shown_name(name) for name in (moved.split(",") if moved else row.keys))
 
 
-def name_of(context: KeyContext, does: str, keymap: Keymap = NO_CHANGES) -> str:
+def key_name(context: KeyContext, does: str, keymap: Keymap = NO_CHANGES) -> str:
     """Return the first key of the row of a context that does `does`.
 
     Raises:
@@ -235,7 +235,7 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
     """Return keys and labels for the footer while a pane of `context` has the focus, the pane's own keys first."""
     own = WIDGET_KEYS.get(context, ())
     entered = ENTERED.get(context)
-    inside = [(name_of(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
+    inside = [(key_name(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
     special = [(names_of(row, keymap)[0], row.label) for row in KEYS if row.in_footer and row.context is context]
     both = (*special, *own) if context is KeyContext.CHARTS else (*own, *special)
     return (*both, *inside, *common_keys(context, keymap))

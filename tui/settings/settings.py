@@ -17,7 +17,7 @@ from tui.settings.keymap import Keymap
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
     from actions.capture.writer import CaptureWriter
     from actions.cluster.auth.session import ClusterTarget
-    from actions.replay.session import Replay
+    from actions.replay.replay import Replay
     from actions.run.limits.options import LimitTexts
 
 WriteFile = Callable[[Path, bytes], None]

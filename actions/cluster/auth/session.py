@@ -1,7 +1,7 @@
 """The session with a cluster: its identity, credentials and limits, and the refusal of changes in a read-only one.
 
-This is the only module that imports `kubernetes`, and it does so when a session is made that needs it: importing this
-module is cheap. From the library come the TLS rules; requests go over one aiohttp session.
+Requests go over one aiohttp session. The TLS rules of unusual kubeconfigs and the typed client come from the package
+`kubernetes`, which is imported only where a session needs one of them: importing this module is cheap.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import ssl
 
     import aiohttp
+
+    from actions.cluster.auth.typed import TypedClient
 
 T = TypeVar("T")
 Through = Callable[[AnyTransport, ChosenContext], AnyTransport]
@@ -121,6 +123,7 @@ class KubeSession:
         self._transport = transport
         self._credentials = credentials
         self._slots = {request_class: asyncio.Semaphore(limit) for request_class, limit in _LIMITS.items()}
+        self._typed_client: TypedClient | None = None
 
     @classmethod
     async def connect(
@@ -209,6 +212,17 @@ class KubeSession:
             FormatError: The answer is not a JSON object.
         """
         return decode_document(await self.request("GET", path, query=query), source=f"{self.server}{path}")
+
+    async def typed_client(self) -> TypedClient:
+        """Return what the package `kubernetes` makes its typed calls with; see `actions.cluster.auth.typed`."""
+        if self._typed_client is None:
+            self._typed_client = await in_thread("kube-types", self._make_typed_client)
+        return self._typed_client
+
+    def _make_typed_client(self) -> TypedClient:
+        from actions.cluster.auth.typed import TypedClient
+
+        return TypedClient(self.request, self.context)
 
     @asynccontextmanager
     async def stream(

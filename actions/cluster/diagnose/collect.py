@@ -17,7 +17,7 @@ from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.engine import answer
-from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, cleaned
+from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, clean_json
 from actions.cluster.diagnose.parse_input import evidence_of, log_text
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
 from actions.cluster.kinds import EVIDENCE, KubeKind, kind_of
@@ -138,7 +138,7 @@ async def _objects(
     discovery = Discovery(session)
 
     async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
-        return await in_thread("documents", lambda: [cleaned(_of_interest(read_item(raw))) for raw in few])
+        return await in_thread("documents", lambda: [clean_json(_of_interest(read_item(raw))) for raw in few])
 
     async def listed(kind: KubeKind, scope: str) -> list[dict[str, Any]]:
         return await list_objects(session, discovery, kind.api_version, kind.kind, namespace=scope, take=take)

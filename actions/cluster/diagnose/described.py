@@ -61,7 +61,7 @@ class DescribedPart(msgspec.Struct):
         return [one.strip() for one in (self.value, *self.rows) if one.strip() not in _NONE]
 
 
-def parts_of(lines: Iterable[str]) -> DescribedPart:
+def described_parts(lines: Iterable[str]) -> DescribedPart:
     """Read the parts of one description by their indentation."""
     root = DescribedPart("")
     around: list[tuple[int, DescribedPart]] = [(-1, root)]
@@ -115,7 +115,7 @@ def document_of(about: DescribedPart, kind: str) -> dict[str, Any]:
     return {"kind": kind, "metadata": metadata, **make(about)}
 
 
-def kind_of(about: DescribedPart) -> str:
+def described_kind(about: DescribedPart) -> str:
     """Return the kind of the object that a description is of; empty if its parts do not show it."""
     names = {part.name for part in about.parts}
     if "Kind" in names:

@@ -279,13 +279,13 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
-def cleaned(value: Any) -> Any:
+def clean_json(value: Any) -> Any:
     """Return the same JSON with every text cleaned."""
     if isinstance(value, str):
         return redact(plain_text(value))
     if isinstance(value, Mapping):
-        return {str(key): cleaned(entry) for key, entry in value.items()}
-    return [cleaned(entry) for entry in value] if isinstance(value, list) else value
+        return {str(key): clean_json(entry) for key, entry in value.items()}
+    return [clean_json(entry) for entry in value] if isinstance(value, list) else value
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -320,7 +320,7 @@ def whole(value: Any) -> int:
     return int(number(value) or 0)
 
 
-def moment(value: Any) -> float:
+def seconds_of(value: Any) -> float:
     """Return a time of the API in seconds since the epoch, 0.0 if there is none."""
     try:
         return parse_rfc3339(value).timestamp() if isinstance(value, str) and value else 0.0
@@ -336,7 +336,7 @@ def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
             status=text(entry.get("status")),
             reason=text(entry.get("reason")),
             message=text(entry.get("message")),
-            since=moment(entry.get("lastTransitionTime")),
+            since=seconds_of(entry.get("lastTransitionTime")),
         )
         for entry in mappings(status.get("conditions"))
     )
@@ -354,8 +354,8 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
         spec=mapping(document.get("spec")),
         labels=mapping(metadata.get("labels")),
         owner=_owner(metadata),
-        created_at=moment(metadata.get("creationTimestamp")),
-        deleted_at=moment(metadata.get("deletionTimestamp")),
+        created_at=seconds_of(metadata.get("creationTimestamp")),
+        deleted_at=seconds_of(metadata.get("deletionTimestamp")),
     )
 
 
@@ -396,8 +396,8 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
             if one.get("persistentVolumeClaim")
         ),
         nominated=text(status.get("nominatedNodeName")),
-        created_at=moment(metadata.get("creationTimestamp")),
-        deleted_at=moment(metadata.get("deletionTimestamp")),
+        created_at=seconds_of(metadata.get("creationTimestamp")),
+        deleted_at=seconds_of(metadata.get("deletionTimestamp")),
         finalizers=_texts(metadata.get("finalizers")),
     )
 
@@ -438,7 +438,7 @@ def _state(value: Any) -> ObservedState:
                 text(details.get("reason")),
                 text(details.get("message")),
                 None if code is None else whole(code),
-                moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
+                seconds_of(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
     return ObservedState()
 
@@ -454,7 +454,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
         capacity={name: text(amount) for name, amount in mapping(status.get("capacity")).items()},
         conditions=conditions_of(status),
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
-        created_at=moment(metadata.get("creationTimestamp")),
+        created_at=seconds_of(metadata.get("creationTimestamp")),
     )
 
 
@@ -490,7 +490,7 @@ def event_of(document: Mapping[str, Any]) -> EventFacts:
         namespace=text(about.get("namespace")),
         name=text(about.get("name")),
         count=whole(count),
-        last_seen_at=next((at for at in map(moment, times) if at), 0.0),
+        last_seen_at=next((at for at in map(seconds_of, times) if at), 0.0),
     )
 
 
@@ -504,7 +504,7 @@ def gpu_of(document: Mapping[str, Any]) -> GpuReading:
     )
 
 
-def failure_of(job: KubeObject) -> tuple[str, str]:
+def job_failure(job: KubeObject) -> tuple[str, str]:
     """Return reason and message of a failed job; two empty texts if it has not failed, or has succeeded since."""
     if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
         return "", ""
@@ -525,4 +525,4 @@ def failure_of(job: KubeObject) -> tuple[str, str]:
 
 def is_failed(job: KubeObject) -> bool:
     """Return whether it has failed for good."""
-    return any(failure_of(job))
+    return any(job_failure(job))

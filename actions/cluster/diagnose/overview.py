@@ -26,7 +26,7 @@ from actions.cluster.diagnose.rules.resources import AMD, EFA, GPU, NEURON, acce
 from actions.cluster.diagnose.select import scopes_of
 from actions.cluster.kinds import JOB_NAMES
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
-from actions.fleet.health import waits_badly
+from actions.fleet.verdict import waits_badly
 
 MOST_PODS = 48
 """So many pods are looked at, a few of each workload."""

@@ -15,7 +15,7 @@ from actions.base.errors import InputError
 from actions.cluster.diagnose.evidence import (
     Evidence,
     Log,
-    cleaned,
+    clean_json,
     device_drivers_of,
     event_of,
     gpu_of,
@@ -64,7 +64,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
             return paste
         if not document:
             raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
-    document = cleaned(document)
+    document = clean_json(document)
     if isinstance(document, Mapping) and _PARTS & document.keys() and "kind" not in document:
         return _sample(document), True
     objects = list(_objects(document))
@@ -114,7 +114,7 @@ def _of_text(data: bytes) -> tuple[Evidence, bool] | None:
         return None
     from actions.cluster.diagnose.pasted import UNNAMED, read_paste  # not imported for JSON
 
-    paste = read_paste(cleaned(text), now=SystemClock().now().timestamp())
+    paste = read_paste(clean_json(text), now=SystemClock().now().timestamp())
     evidence = evidence_of(paste.documents)
     is_one = len(evidence.pods) + len(evidence.jobs) < 2
     whose = "" if is_one else UNNAMED  # of a log that may be of any pod, nothing could be told apart

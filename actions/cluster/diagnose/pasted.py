@@ -17,13 +17,13 @@ from actions.base.wording import counted
 from actions.cluster.diagnose.described import (
     DescribedPart,
     age_of,
+    described_kind,
+    described_parts,
     document_of,
     events_of,
-    kind_of,
     moment_at,
-    parts_of,
 )
-from actions.cluster.diagnose.evidence import moment
+from actions.cluster.diagnose.evidence import seconds_of
 from actions.cluster.kinds import find_word
 
 _QUOTED = re.compile(r"^\s{0,3}(?:> ?)+(?!>)")
@@ -170,7 +170,7 @@ class _Reader:
                 head = [] if _NAME.match(line) else self._loose
                 self._loose = [] if head else self._loose
                 self._flush()
-                self._take(parts_of([*head, *lines[at:end]]))
+                self._take(described_parts([*head, *lines[at:end]]))
                 at = end
             else:
                 self._line(line)
@@ -202,7 +202,7 @@ class _Reader:
     def _take(self, about: DescribedPart) -> None:
         """Take a description, or what is left of it: the object, if more of it is there than its events, and those."""
         rows = list(events_of(about.part("Events").rows))
-        kind = kind_of(about) or self._context.kind
+        kind = described_kind(about) or self._context.kind
         assigned = next((found for one in rows if (found := _ASSIGNED.search(one["message"]))), None)
         name = about.text("Name") or self._context.name or (assigned["name"] if assigned else "")
         namespace = about.text("Namespace") or self._context.namespace or (assigned["namespace"] if assigned else "")
@@ -404,7 +404,7 @@ def _times_in(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in _TIMES and isinstance(inner, str):
-                yield from filter(None, [moment(inner)])
+                yield from filter(None, [seconds_of(inner)])
             else:
                 yield from _times_in(inner)
     elif isinstance(value, list):

@@ -10,8 +10,8 @@ import msgspec
 from actions.base.decoding import json_decoder
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster.bounds import LONGEST_WAIT_SECONDS
 from actions.cluster.http.retry import capped_wait, read_retry_after
-from actions.cluster.limits import LONGEST_WAIT_SECONDS
 
 _THROTTLED = 429
 _UNAVAILABLE_FROM = 500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actions.base.clock import Clock, SystemClock
-from actions.cluster.limits import (
+from actions.cluster.bounds import (
     FACTS,
     PAGES,
     PAGES_WITHOUT_NEWS,

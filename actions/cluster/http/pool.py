@@ -16,6 +16,17 @@ from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.linux import release_free_memory
+from actions.cluster.bounds import (
+    BODY_BYTES,
+    INFORMATIONAL_ANSWERS,
+    MESSAGE_BYTES,
+    MIB,
+    PACKED_BYTES,
+    PACKED_RATIO,
+    REFUSAL_BYTES,
+    SHARED_BODY_BYTES,
+    OversizeError,
+)
 from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -27,17 +38,6 @@ from actions.cluster.http.endpoint import (
 )
 from actions.cluster.http.errors import ApiError, SilenceError, error_of, status_of
 from actions.cluster.http.retry import read_date
-from actions.cluster.limits import (
-    BODY_BYTES,
-    INFORMATIONAL_ANSWERS,
-    MESSAGE_BYTES,
-    MIB,
-    PACKED_BYTES,
-    PACKED_RATIO,
-    REFUSAL_BYTES,
-    SHARED_BODY_BYTES,
-    OversizeError,
-)
 from actions.fleet.quantity import size_text
 
 ACCEPT_ENCODING = "gzip"

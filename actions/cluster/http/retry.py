@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime
 
 from actions.base.clock import Clock, SystemClock
-from actions.cluster.limits import RETRY_AFTER_SECONDS
+from actions.cluster.bounds import RETRY_AFTER_SECONDS
 
 
 class Backoff:

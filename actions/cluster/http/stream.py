@@ -18,6 +18,7 @@ import msgspec
 from httptools import HttpParserError, HttpResponseParser
 
 from actions.base.errors import FormatError, UnreachableError
+from actions.cluster.bounds import HEAD_BYTES, INFORMATIONAL_ANSWERS, REFUSAL_BYTES
 from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -27,7 +28,6 @@ from actions.cluster.http.endpoint import (
     tls_error,
 )
 from actions.cluster.http.errors import SilenceError, error_of, status_of
-from actions.cluster.limits import HEAD_BYTES, INFORMATIONAL_ANSWERS, REFUSAL_BYTES
 
 _INFORMATIONAL = range(100, 200)
 

@@ -64,7 +64,7 @@ async def find_file(session: KubeSession, place: ContainerRef, path: str) -> Fil
     return max(found, key=lambda state: (state.modified_at, state.path), default=None)
 
 
-async def read_file(
+async def read_pod_file(
     session: KubeSession, place: ContainerRef, path: str, *, offset: int, idle_seconds: float = IDLE_SECONDS
 ) -> AsyncIterator[bytes]:
     """Yield a file's bytes from `offset` on, then those appended to it, until it has been silent for a while.

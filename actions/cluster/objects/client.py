@@ -20,10 +20,10 @@ from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.base.names import segment
 from actions.cluster.auth.session import KubeSession, decode_document
+from actions.cluster.bounds import DOCUMENTS, FACTS
 from actions.cluster.http.errors import ApiMissingError, ApiRefusedError
 from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import other_versions
-from actions.cluster.limits import DOCUMENTS, FACTS
 
 Document = dict[str, Any]
 """A Kubernetes object, decoded from JSON."""
@@ -245,7 +245,7 @@ class Discovery:
         }
 
 
-async def fetch(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:
+async def fetch_object(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:
     """Get an object as it is now.
 
     Raises:

@@ -52,7 +52,7 @@ class PortForward(msgspec.Struct, frozen=True):
     local_port: int
 
 
-def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod:
+def pod_finder(session: KubeSession, namespace: str, label_selector: str) -> FindPod:
     """Return a function that finds a running pod with the labels, ready ones first.
 
     It raises `MissingError` while there is none.

@@ -170,7 +170,7 @@ def snapshot_folder() -> Path:
     return user_cache_folder() / "snapshots"
 
 
-def identity_of(chosen: ChosenContext) -> str:
+def context_digest(chosen: ChosenContext) -> str:
     """Return a digest of the server, its authority and the user, without what is secret of them."""
     authority = chosen.ca_data.encode()
     if chosen.ca_file:
@@ -192,7 +192,7 @@ def load_kept(identity: str, *, now: float, folder: Path | None = None) -> KeptS
     """Return the kept snapshot of a cluster; `None` if there is none that can be used.
 
     Args:
-        identity: As by `identity_of`.
+        identity: As by `context_digest`.
         now: Seconds since the epoch.
         folder: Of all kept snapshots; `None` for the usual one.
     """
@@ -338,7 +338,7 @@ def write_kept(
 
     Args:
         snapshot: A complete one; another thread may make later ones meanwhile.
-        identity: As by `identity_of`.
+        identity: As by `context_digest`.
         uid: The uid of the cluster's `kube-system` namespace.
         taken_at: Seconds since the epoch.
         versions: The resource versions of exactly this snapshot.

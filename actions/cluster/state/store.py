@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.cluster.limits import FACTS
+from actions.cluster.bounds import FACTS
 from actions.cluster.watch.decoder import SLICE_SECONDS
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import (

@@ -14,8 +14,8 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import FormatError, UnreachableError
+from actions.cluster.bounds import FACTS, OversizeError
 from actions.cluster.http.errors import error_of
-from actions.cluster.limits import FACTS, OversizeError
 from actions.cluster.watch import json_format as wire
 from actions.cluster.watch import protobuf_format as protowire
 from actions.cluster.watch.json_format import UNREADABLE, Page, Raw, WatchEvent, WireFormat, ends_initial_events

@@ -9,8 +9,8 @@ import msgspec
 
 from actions.base.decoding import json_decoder
 from actions.base.errors import FormatError
+from actions.cluster.bounds import EVENT_BYTES, OversizeError, drop_chunks
 from actions.cluster.http.errors import ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks
 from actions.fleet.quantity import size_text
 
 _INITIAL_END = "k8s.io/initial-events-end"

@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from google.protobuf.message import DecodeError
 
 from actions.base.errors import FormatError
+from actions.cluster.bounds import EVENT_BYTES, OversizeError, drop_chunks
 from actions.cluster.http.errors import ENVELOPE, ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, drop_chunks
 from actions.cluster.protobuf_schema import reader
 from actions.cluster.watch.json_format import Meta, Page, Raw
 from actions.fleet.quantity import size_text

@@ -18,11 +18,11 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import ApiError, SilenceError
 from actions.cluster.http.paging import PageCount
 from actions.cluster.http.retry import Backoff
 from actions.cluster.kinds import other_paths
-from actions.cluster.limits import OversizeError
 from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.json_format import Raw, WatchEvent

@@ -63,7 +63,7 @@ class Capacity(msgspec.Struct, frozen=True):
         return self.reservation.placement_group if self.reservation else ""
 
 
-def request_of(stage: CapacityStage, region: str, text: Callable[[str], str]) -> CapacityRequest:
+def stage_request(stage: CapacityStage, region: str, text: Callable[[str], str]) -> CapacityRequest:
     """Return what a stage of a run asks for.
 
     Args:

@@ -34,7 +34,7 @@ class ClusterConnection(msgspec.Struct, frozen=True):
 
     async def fetch(self, ref: ObjectRef) -> Document:
         """Return the object as it is now."""
-        return await objects.fetch(self.session, self.discovery, ref)
+        return await objects.fetch_object(self.session, self.discovery, ref)
 
     async def find(self, ref: ObjectRef) -> Document | None:
         """Return the object, or `None` if there is none, or no such kind."""

@@ -14,7 +14,7 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import operators_path
 from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
-from actions.blueprint.render import manifests_of, secrets_of
+from actions.blueprint.render import secrets_of, stage_manifests
 from actions.blueprint.stages import AnyStage, Stage
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import StageJournal
@@ -87,7 +87,7 @@ class StageContext(msgspec.Struct, frozen=True):
             BlueprintError: They cannot be rendered.
             MissingError: No mirror has an operator that the blueprint pins.
         """
-        return manifests_of(
+        return stage_manifests(
             self.blueprint,
             self.stage.id,
             self.binding,

@@ -18,7 +18,7 @@ from actions.blueprint.stages import CapacityStage
 from actions.cloud.account import CallerIdentity, fetch_identity
 from actions.cloud.ecr import repository_of
 from actions.cloud.quotas import CODE_PREFIX
-from actions.run.checks.capacity import find_capacity, request_of
+from actions.run.checks.capacity import find_capacity, stage_request
 from actions.run.checks.external import (
     aws_session,
     check_ecr_image,
@@ -183,7 +183,7 @@ async def check_offering(launch: PlannedLaunch, stage: CapacityStage, caller: Ca
     """
     caller.require()
     try:
-        request = request_of(stage, launch.region, launch.text)
+        request = stage_request(stage, launch.region, launch.text)
         async with aws_session(launch.region) as session:
             found = await find_capacity(session, request, now=now)
     except (ConfigError, MissingError) as error:

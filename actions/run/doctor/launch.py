@@ -16,7 +16,7 @@ from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
 from actions.blueprint.render import namespace_of, own_objects, placeholders_of, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
 from actions.fleet.instance_types import InstanceTable
-from actions.run.context.account import works_in_account
+from actions.run.context.run_account import works_in_account
 
 
 class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ def summary(lines: Sequence[DoctorLine]) -> str:
     return ", ".join(f"{sum(line.result is result for line in lines)} {word}" for result, word in WORDS.items())
 
 
-def rows_of(lines: Sequence[DoctorLine]) -> list[str]:
+def doctor_rows(lines: Sequence[DoctorLine]) -> list[str]:
     """Return the rows of a table: result, check and detail, and below it the remedy."""
     width = max((len(line.check) for line in lines), default=0)
     rows = []
@@ -92,7 +92,7 @@ def rows_of(lines: Sequence[DoctorLine]) -> list[str]:
 
 def doctor_table(lines: Sequence[DoctorLine]) -> str:
     """Return the table with the counts below it. The last line has its newline."""
-    return "\n".join([*rows_of(lines), "", summary(lines)]) + "\n"
+    return "\n".join([*doctor_rows(lines), "", summary(lines)]) + "\n"
 
 
 def doctor_json(lines: Sequence[DoctorLine], *, blueprint: str) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
 from actions.base.wording import listed
-from actions.blueprint.mirror import CopyState, copy_of, key_of, remedy_of
+from actions.blueprint.mirror import CopyState, copy_of, key_of, mirror_command
 from actions.blueprint.operators import address_of, mirror_folder, needed_operators
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
@@ -82,7 +82,7 @@ _SHOWN = 3
 def operator_remedy(source: Source) -> str:
     """Return the remedy for manifests that are not here and cannot be fetched."""
     if not source.is_pinned:
-        return remedy_of(source)
+        return mirror_command(source)
     where = f"{mirror_folder()}/{source.name}/{source.version}"
     return f"Run eksml-tui mirror {source.name} where the internet can be reached, and copy its folder to {where}."
 

@@ -15,17 +15,17 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
 from actions.run.context.stage_context import StageContext
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER, Arbiter, ReadingArbiter, SeenLease
-from actions.run.engine.recorder import RunnerJournal, StageRecorder
+from actions.run.engine.live_backend import LiveBackend
+from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.limits.guard import LimitGuard
 from actions.run.presence.lease import read_cluster_lease
 from actions.run.presence.publish import PresenceCompanion
 from actions.run.presence.record import OLD_SECONDS
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
-from actions.run.store.lease import read_lease
-from actions.run.store.objects import RunStore, open_store
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
 from actions.run.store.replica import Replica
 from actions.run.teardown.sharing import local_users
 from actions.run.watchdog.keeper import WatchdogKeeper
@@ -111,8 +111,8 @@ def arbiters_of(
     if store is not None:
 
         async def read_store() -> SeenLease | None:
-            lease = await read_lease(store, view.id)
-            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.machine, lease.tag)
+            lease = await store.lease(view.id)
+            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.holder, lease.tag)
 
         arbiters.append(ReadingArbiter(STORE_ARBITER, read_store))
     return arbiters

@@ -25,7 +25,7 @@ import msgspec
 
 from actions.base.errors import JournalError, RefusedError
 from actions.base.process import ProcessIdentity, is_alive
-from actions.run.state.records import Body, encode_body, kind_of
+from actions.run.state.records import Body, encode_body, record_kind
 
 SCHEMA_VERSION = 2
 OLDEST_VERSION = 1
@@ -138,7 +138,7 @@ def encode_for(body: Body, version: int, path: Path) -> str:
     """
     if version >= SCHEMA_VERSION:
         return encode_body(body)
-    kind = kind_of(body)
+    kind = record_kind(body)
     if _KINDS_SINCE.get(kind, OLDEST_VERSION) > version:
         name = path.parent.name
         raise RefusedError(

@@ -27,7 +27,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.run.journal.folder import has_room, journal_path, release_reserve
 from actions.run.journal.mirrored import refuse_mirrored
 from actions.run.journal.schema import damaged, encode_for, make_tables, migrate_unless_in_use, require_version
-from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, kind_of
+from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, record_kind
 from actions.run.state.view import NoticeKind
 
 FileKey = tuple[int, int]
@@ -250,7 +250,7 @@ class Journal:
             seq = self.last_seq() + 1
             connection.execute(
                 "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (seq, at, writer, kind_of(body), stage, attempt, encode_for(body, self._version, self.path)),
+                (seq, at, writer, record_kind(body), stage, attempt, encode_for(body, self._version, self.path)),
             )
         return JournalRecord(seq, at, writer, stage, attempt, body)
 

@@ -11,8 +11,8 @@ import msgspec
 from actions.base.decoding import convert
 from actions.base.errors import FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
-from actions.cluster.limits import OversizeError
 from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
 from actions.run.context.access import ClusterConnection
 from actions.run.objects.ownership import Entry, Inventory, ObjectOwner, entry_of, group_of

@@ -17,18 +17,18 @@ from msgspec.structs import replace
 from actions.base.clock import format_rfc3339, time_of_day
 from actions.base.decoding import convert
 from actions.base.errors import ConsoleError
+from actions.base.executors import at_once
 from actions.base.names import is_subdomain
 from actions.cluster.job_pods import JobRef
-from actions.cluster.kinds import is_watched
+from actions.cluster.kinds import is_watched_kind
 from actions.run.journal.elsewhere import takeover_command
 from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, job_parts, stopped_sentence
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, with_troubles
-from actions.run.store.lease import StoreLease, read_lease
 from actions.run.store.listing import StoredRun, read_stored_run
 from actions.run.store.mirror import is_lease_news, kept_store, refreshed_copy
-from actions.run.store.rows import at_once
+from actions.run.store.objects import StoreLease
 from actions.run.store.taken import MOST_ASKED
 
 
@@ -86,7 +86,7 @@ async def later_leases(
 
     async def ask(run: RemoteRun) -> None:
         with suppress(ConsoleError):
-            lease = await read_lease(opened, run.id)
+            lease = await opened.lease(run.id)
             if lease is not None and lease.epoch > run.epoch:
                 leases[run.id] = lease
 
@@ -148,7 +148,7 @@ async def runs_of_store(
     with suppress(ConsoleError, TimeoutError):
         opened = kept_store(store, region)
         async with asyncio.timeout(at_most_seconds):
-            names = [name for name in await opened.folders("runs/") if is_subdomain(name)]
+            names = [name for name in await opened.run_ids() if is_subdomain(name)]
             await at_once([name for name in names if name not in skipped], read)
     if names is None:
         return None
@@ -256,7 +256,7 @@ def job_on_screen(run: RemoteRun, stage_id: str = "") -> JobRef | None:
         wanted = [*at_work, *reversed(stages)]
     for stage in wanted:
         parts = job_parts(stage.job)
-        if parts is not None and is_watched(parts[0]):
+        if parts is not None and is_watched_kind(parts[0]):
             return JobRef(*parts)
     return None
 

@@ -26,7 +26,7 @@ from actions.cluster.logs.pod_file import (
     find_file,
     follow_output,
     is_glob,
-    read_file,
+    read_pod_file,
 )
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, PollInterval
@@ -366,7 +366,7 @@ class FileFollower:
             self.is_read = True
             return
         idle = CHOICE_SECONDS if is_glob(self._path) or UID in self._pattern else IDLE_SECONDS
-        chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
+        chunks = read_pod_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
         await self._spool(chunks, source.offset, size_bytes=state.size_bytes)
 
     async def _follow_program(self, connection: ClusterConnection, place: ContainerRef, pod_uid: str) -> None:

@@ -16,13 +16,13 @@ from actions.run.checks.capacity import (
     check_reservation,
     describe_time,
     find_capacity,
-    request_of,
+    stage_request,
 )
 from actions.run.checks.external import aws_session
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import retry_unreachable
 from actions.run.context.stage_context import StageContext
-from actions.run.stages.check import command_of, run_quota_check
+from actions.run.stages.check import run_quota_check, shell_command
 from actions.run.state.records import CheckResult, StageFinding
 
 _LOOK_SECONDS = 60.0
@@ -42,7 +42,7 @@ class CapacityHandler:
         kind = f"Name=instance-type,Values={request.instance_type}"
         lines = [
             f"aws ec2 describe-instance-type-offerings --location-type availability-zone-id --filters {kind}",
-            *(command_of(quota, self._context.namespace) for quota in self._quotas),
+            *(shell_command(quota, self._context.namespace) for quota in self._quotas),
         ]
         if request.reservation:
             lines.insert(0, f"aws ec2 describe-capacity-reservations --capacity-reservation-ids {request.reservation}")
@@ -134,7 +134,7 @@ class CapacityHandler:
         return StageFinding(result, "zone", f"{found.detail} {found.unknown}".rstrip(), "")
 
     def _request(self) -> CapacityRequest:
-        return request_of(self._stage, self._context.view.cluster.region, self._context.text)
+        return stage_request(self._stage, self._context.view.cluster.region, self._context.text)
 
     def _now(self) -> datetime:
         return self._context.clock.now()

@@ -38,7 +38,7 @@ from actions.run.state.records import CheckResult, StageFinding
 from actions.run.volume.helper_job import RunVolume
 
 
-def command_of(check: checks.AnyCheck, namespace: str) -> str:
+def shell_command(check: checks.AnyCheck, namespace: str) -> str:
     """Return the equivalent shell command; references `${…}` are left for the reader to fill in."""
     match check:
         case checks.QuotaCheck():
@@ -197,7 +197,7 @@ class CheckHandler:
         )
 
     def describe(self) -> list[str]:
-        return [f"# {check.title}: {command_of(check, self._context.namespace)}" for check in self._checks]
+        return [f"# {check.title}: {shell_command(check, self._context.namespace)}" for check in self._checks]
 
     async def probe(self) -> Performed | None:
         return None

@@ -26,9 +26,9 @@ from actions.blueprint.source_files import inside
 from actions.blueprint.stages import ImageStage
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ecr import RegistryLogin, Repository, delete_image, fetch_digest, fetch_login, repository_of
-from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import retry_unreachable, wait_until
+from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
 from actions.run.spool.program_log import ToolLog
 from actions.run.state.view import OwnedObject

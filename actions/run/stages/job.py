@@ -12,7 +12,7 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
-from actions.fleet.health import verdict_of
+from actions.fleet.verdict import verdict_of
 from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, PollInterval, retry_unreachable

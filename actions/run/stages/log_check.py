@@ -155,7 +155,7 @@ def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
     return replace(done, message=message, findings=(*done.findings, warning))
 
 
-def with_losses(done: Performed, losses: Sequence[str]) -> Performed:
+def with_gaps(done: Performed, losses: Sequence[str]) -> Performed:
     """Return the result of a stage with the gaps in its logs, one sentence each."""
     if not losses:
         return done

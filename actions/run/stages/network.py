@@ -12,9 +12,9 @@ from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
 from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
-from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import retry_unreachable
+from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
 from actions.run.state.view import OwnedObject
 

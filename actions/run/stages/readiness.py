@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from actions.base.clock import parse_rfc3339
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
-from actions.fleet.health import RECENT_SECONDS, PodTrouble
+from actions.fleet.verdict import RECENT_SECONDS, PodTrouble
 from actions.run.spool.reader import SpoolReader
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, variables_of
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.version_rules import support_type
-from actions.run.context.account import require_account
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import STAGE, retry_unreachable
+from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
 from actions.run.spool.program_log import ProgramLog, ToolLog
 from actions.run.stages.terraform_place import RootPlace

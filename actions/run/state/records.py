@@ -449,7 +449,7 @@ _DECODER: msgspec.json.Decoder[Body] = json_decoder(Body)
 _ENCODER = msgspec.json.Encoder()
 
 
-def kind_of(body: Body) -> str:
+def record_kind(body: Body) -> str:
     """Return the text of the journal's `kind` column."""
     return str(body.__struct_config__.tag)
 

@@ -31,7 +31,7 @@ from actions.run.journal.store import RecordRow, translated
 from actions.run.state.records import TakenOver, decode_body
 from actions.run.state.view import RunState
 from actions.run.storage.compaction import DAY_SECONDS, allocated_bytes
-from actions.run.store.objects import open_store
+from actions.run.store.drivers import open_store
 from actions.run.store.rows import is_same_row, read_rows
 from actions.terraform.working_directory import SIMULATED_STATE
 

@@ -1,9 +1,9 @@
 """The lease of a run in its store: one machine carries the run out, numbered by an epoch that only grows.
 
-Every write of `lease.json` is conditional on the object that was read, so of two machines that take it one gets
-`ConflictError`. Its age is a difference of the store's own times, so no clock of ours counts. The lease alone does not
-fence: a machine that slept through its end may still be about to write. What fences is the journal in the store: each
-record has one place there, and the `TakenOver` record of the next epoch takes the place of the old machine's next one.
+Every write is conditional on the lease that was read, so of two machines that take it one gets `ConflictError`. Its age
+is a difference of the store's own times, so no clock of ours counts. The lease alone does not fence: a machine that
+slept through its end may still be about to write. What fences is the journal in the store: each record has one place
+there, and the `TakenOver` record of the next epoch takes the place of the old machine's next one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,26 @@ from __future__ import annotations
 import secrets
 from collections import deque
 
-import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import ConflictError, RefusedError
-from actions.base.untrusted import one_line
-from actions.cloud.s3 import PreconditionError, S3Object, S3Written
-from actions.run.context.store_address import run_key
+from actions.base.errors import RefusedError
 from actions.run.journal.elsewhere import deed_of
-from actions.run.journal.machine import is_same_copy, is_same_machine
-from actions.run.state.records import Operator
-from actions.run.store.objects import RunStore, TakenError, decoded
+from actions.run.journal.machine import boot
+from actions.run.state.records import Created, Operator
+from actions.run.state.view import RunView
+from actions.run.store.objects import (
+    LeaseConflictError,
+    LeaseDocument,
+    RunAbout,
+    RunStatus,
+    RunStore,
+    StoreLease,
+    TakenError,
+)
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
-_NAME = "lease.json"
-_MOST_BYTES = 64 << 10
 _OWN_WRITES = 3
 """Writes against earlier ones of this process that land late."""
 _CLAIMS = 3
@@ -37,73 +40,50 @@ _sent: deque[str] = deque(maxlen=1000)
 
 
 class LeaseHeldError(RefusedError):
-    """Another machine with the same copy of the run has given a sign lately: it is to be seen whether it lives."""
+    """Another machine has the lease at the epoch of this one: it is to be seen whether it lives.
 
-
-class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The newest state of a run, as its lease carries it."""
-
-    state: str = ""
-    """A value of `RunState`."""
-    stage: str = ""
-    """Id of the stage that is under way, or has failed."""
-    last_seq: int = 0
-    """Number of the newest record in the store."""
-    writer: str = ""
-    """The runner's token, by which its records in the journal are known."""
-    spent_usd: str = ""
-    usd_per_hour: str = ""
-    notes: dict[str, str] = {}
-    """Progress messages by stage id."""
-    troubles: dict[str, str] = {}
-    """Present trouble of pods by stage id."""
-
-
-class _LeaseDocument(msgspec.Struct, frozen=True):
-    """The content of `lease.json`."""
-
-    epoch: int
-    owner: Operator
-    machine: str
-    renewed_at: str
-    seconds: float
-    nonce: str
-    status: RunStatus = RunStatus()
-
-
-class StoreLease(msgspec.Struct, frozen=True):
-    """A lease as it was read or written last."""
-
-    epoch: int
-    """Counts the machines that have carried the run out; 1 for the one that launched it."""
-    owner: Operator
-    renewed_at: float
-    """Seconds since the epoch, by the store's clock."""
-    seconds: float
-    """Time for which it holds since then; 0 if it was given back."""
-    tag: str
-    """The object's etag: the condition of the next write."""
-    age_seconds: float = 0.0
-    """Time since it was renewed, when it was read, by the store's clock."""
-    machine: str = ""
-    """See `actions.run.journal.machine`; empty after a takeover, before its runner has begun."""
-    status: RunStatus = RunStatus()
-
-    @property
-    def is_live(self) -> bool:
-        """True if it held when it was read."""
-        return self.seconds > 0 and self.age_seconds <= self.seconds
-
-
-async def read_lease(store: RunStore, run_id: str) -> StoreLease | None:
-    """Return the lease of a run; `None` if there was never one.
-
-    Raises:
-        FormatError: It is damaged.
-        ConsoleError: As `S3Bucket`.
+    Args:
+        message: One sentence.
+        lease: As it was read.
     """
-    found = await store.get(run_key(run_id, _NAME), limit_bytes=_MOST_BYTES)
-    return None if found is None else _lease_of(found, run_id)
+
+    def __init__(self, message: str, lease: StoreLease) -> None:
+        super().__init__(message)
+        self.lease = lease
+
+
+def this_holder(owner: Operator) -> str:
+    """Return what names this machine since its start, and the operator on it, in a lease. Blocking."""
+    return f"{owner}/{boot()}"
+
+
+def about_launch(created: Created, created_at: float) -> RunAbout:
+    """Return a run in a few words, by the first record of its journal and the time of that."""
+    return RunAbout(
+        created.run_id,
+        created.title,
+        created.blueprint_id,
+        created.cluster.name,
+        created.cluster.region,
+        created.account.id if created.account else "",
+        created_at,
+        created.store,
+    )
+
+
+def about_run(view: RunView) -> RunAbout:
+    """Return a run in a few words."""
+    account = view.account.id if view.account else ""
+    return RunAbout(
+        view.id,
+        view.title,
+        view.blueprint_id,
+        view.cluster.name,
+        view.cluster.region,
+        account,
+        view.created_at,
+        view.store,
+    )
 
 
 async def take_lease(
@@ -113,8 +93,10 @@ async def take_lease(
     *,
     after: StoreLease | None,
     epoch: int = 0,
-    machine: str = "",
+    holder: str = "",
     status: RunStatus | None = None,
+    about: RunAbout | None = None,
+    seconds: float = LEASE_SECONDS,
 ) -> StoreLease:
     """Take the lease, whoever has it; the caller has decided that it may.
 
@@ -124,15 +106,18 @@ async def take_lease(
         owner: The new one.
         after: The lease as it was read; `None` if there was none.
         epoch: The new one; 0 for the one behind that of `after`.
-        machine: See `StoreLease`.
+        holder: See `LeaseDocument`.
         status: The run's state, if known; else that of `after`.
+        about: The run, if known; else that of `after`.
+        seconds: Time for which it holds; 0 for a run that no runner has begun with.
 
     Raises:
         ConflictError: Another took it since `after` was read.
     """
-    known = status or (after.status if after else RunStatus())
     number = epoch or (after.epoch + 1 if after else 1)
-    document = _document(number, owner, machine, LEASE_SECONDS, known)
+    known = status or (after.status if after else RunStatus())
+    run = about or (after.about if after else RunAbout(run_id))
+    document = LeaseDocument(number, owner, holder, _now(), seconds, secrets.token_hex(8), known, run)
     return await _written(store, run_id, document, after)
 
 
@@ -149,92 +134,93 @@ async def renew_lease(
     Raises:
         ConflictError: Another has it.
     """
-    document = _document(lease.epoch, lease.owner, lease.machine, seconds, status or lease.status)
+    document = replace(
+        lease.document,
+        renewed_at=_now(),
+        seconds=seconds,
+        nonce=secrets.token_hex(8),
+        status=status or lease.status,
+    )
     return await _written(store, run_id, document, lease)
 
 
-async def _written(store: RunStore, run_id: str, document: _LeaseDocument, after: StoreLease | None) -> StoreLease:
-    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
-    _sent.append(document.nonce)
-    try:
-        if after is None:
-            receipt = await store.put_if_absent(name, data)
-        else:
-            receipt = await store.replace(name, data, etag=after.tag)
-    except PreconditionError as error:
-        receipt = await _again(store, run_id, document, after, error.found)
-    return StoreLease(
-        document.epoch,
-        document.owner,
-        receipt.at,
-        document.seconds,
-        receipt.etag,
-        machine=document.machine,
-        status=document.status,
-    )
-
-
-async def _again(
-    store: RunStore, run_id: str, document: _LeaseDocument, after: StoreLease | None, found: S3Object | None
-) -> S3Written:
-    """Write over what an earlier write of ours has left, or again what was removed.
-
-    Several of ours may be on their way, if the store is slow: each of them may land between a read and the next write.
-
-    Raises:
-        ConflictError: Another machine has written.
-        RefusedError: The store refuses each write, and has none but ours.
-    """
-    name, data = run_key(run_id, _NAME), msgspec.json.encode(document)
-    for _ in range(_OWN_WRITES):
-        if found is not None and not (after is not None and _is_ours(found, document)):
-            raise _taken(run_id, found, document.epoch)
-        try:
-            if found is None:
-                return await store.put_if_absent(name, data)
-            return await store.replace(name, data, etag=found.etag)
-        except PreconditionError as error:
-            found = error.found
-    raise RefusedError(
-        f"{store.address} refuses to renew the lease of {run_id}, though no other machine has written it (412)."
-    )
-
-
 async def claim_lease(
-    store: RunStore, run_id: str, owner: Operator, *, epoch: int, machine: str, status: RunStatus
+    store: RunStore,
+    run_id: str,
+    owner: Operator,
+    *,
+    epoch: int,
+    holder: str,
+    status: RunStatus,
+    about: RunAbout | None = None,
+    held: StoreLease | None = None,
 ) -> StoreLease:
     """Take the lease for the machine whose journal has this epoch: at the launch, and with every later runner there.
 
+    Args:
+        store: The store.
+        run_id: The run.
+        owner: Who carries it out.
+        epoch: Of the journal.
+        holder: See `LeaseDocument`.
+        status: The run's state.
+        about: The run, if known; else that of the lease that is there.
+        held: The lease of an earlier `LeaseHeldError`: if it has been renewed since, that machine lives, and has it.
+
     Raises:
-        TakenError: A later epoch has it, or another copy of the run at the same epoch.
-        LeaseHeldError: Another machine with the same copy has it, and it has not ended: try again.
+        TakenError: A later epoch has it, or a machine that lives at the same epoch.
+        LeaseHeldError: Another machine has it at the same epoch, and it has not ended: try again, with this lease.
     """
     for attempt in range(1, _CLAIMS + 1):
-        found = await read_lease(store, run_id)
+        found = await store.lease(run_id)
         if found is not None and found.epoch > epoch:
             raise _taken_by(run_id, found, epoch)
-        if found is not None and found.epoch == epoch and not is_same_machine(machine, found.machine):
-            if not is_same_copy(machine, found.machine):
+        if found is not None and _is_held(found, epoch, holder):
+            if held is not None and held.tag != found.tag:
                 raise _taken_by(run_id, found, epoch)
-            if found.is_live:
-                raise LeaseHeldError(f"{found.owner} has renewed the lease of {run_id} {found.age_seconds:.0f} s ago.")
+            raise LeaseHeldError(
+                f"{found.owner} has renewed the lease of {run_id} {found.age_seconds:.0f} s ago.", found
+            )
         try:
-            return await take_lease(store, run_id, owner, after=found, epoch=epoch, machine=machine, status=status)
+            return await take_lease(
+                store, run_id, owner, after=found, epoch=epoch, holder=holder, status=status, about=about
+            )
         except TakenError:
             if attempt == _CLAIMS:
                 raise
     raise AssertionError
 
 
-def _is_ours(found: S3Object, document: _LeaseDocument) -> bool:
+def _is_held(found: StoreLease, epoch: int, holder: str) -> bool:
+    """Return whether another machine has a lease that has not ended; one without a holder is of no machine yet."""
+    return found.epoch == epoch and found.is_live and bool(found.holder) and found.holder != holder
+
+
+async def _written(store: RunStore, run_id: str, document: LeaseDocument, after: StoreLease | None) -> StoreLease:
+    """Write a lease; over what an earlier write of ours has left, and again if it was removed.
+
+    Several of ours may be on their way, if the store is slow: each of them may land between a read and the next write.
+
+    Raises:
+        TakenError: Another machine has written.
+        RefusedError: The store refuses each write, and has none but ours.
+    """
+    _sent.append(document.nonce)
+    condition = after
+    for _ in range(_OWN_WRITES + 1):
+        try:
+            return await store.put_lease(run_id, document, after=condition)
+        except LeaseConflictError as error:
+            condition = error.found
+        if condition is not None and not (after is not None and _is_ours(condition, document)):
+            raise _taken_by(run_id, condition, document.epoch)
+    raise RefusedError(f"{store.address} refuses the lease of {run_id}, though no other machine has written it.")
+
+
+def _is_ours(found: StoreLease, document: LeaseDocument) -> bool:
     """Return whether an earlier write of this process took, whose answer was lost."""
-    there = decoded(found.body, _LeaseDocument, _NAME)
-    is_same = bool(document.machine) and (there.epoch, there.machine) == (document.epoch, document.machine)
-    return is_same and there.nonce in _sent
-
-
-def _taken(run_id: str, found: S3Object, epoch: int) -> ConflictError:
-    return _taken_by(run_id, _lease_of(found, run_id), epoch)
+    is_same = bool(document.holder) and (found.epoch, found.holder) == (document.epoch, document.holder)
+    return is_same and found.document.nonce in _sent
 
 
 def _taken_by(run_id: str, lease: StoreLease, epoch: int) -> TakenError:
@@ -250,39 +236,6 @@ def _taken_by(run_id: str, lease: StoreLease, epoch: int) -> TakenError:
     )
 
 
-def _document(epoch: int, owner: Operator, machine: str, seconds: float, status: RunStatus) -> _LeaseDocument:
+def _now() -> str:
     clock: Clock = SystemClock()
-    return _LeaseDocument(epoch, owner, machine, format_rfc3339(clock.now()), seconds, secrets.token_hex(8), status)
-
-
-def _lease_of(found: S3Object, run_id: str) -> StoreLease:
-    document = decoded(found.body, _LeaseDocument, f"{run_id}/{_NAME}")
-    return StoreLease(
-        document.epoch,
-        clean_owner(document.owner),
-        found.modified_at,
-        document.seconds,
-        found.etag,
-        age_seconds=found.age_seconds,
-        machine=document.machine,
-        status=_clean(document.status),
-    )
-
-
-def clean_owner(owner: Operator) -> Operator:
-    """Return a person and machine, as a store names them, in printable form."""
-    return Operator(one_line(owner.user), one_line(owner.host), one_line(owner.arn))
-
-
-def _clean(status: RunStatus) -> RunStatus:
-    """Return a state with its texts in printable form."""
-    return replace(
-        status,
-        state=one_line(status.state),
-        stage=one_line(status.stage),
-        writer=one_line(status.writer),
-        spent_usd=one_line(status.spent_usd),
-        usd_per_hour=one_line(status.usd_per_hour),
-        notes={one_line(stage): one_line(text) for stage, text in status.notes.items()},
-        troubles={one_line(stage): one_line(text) for stage, text in status.troubles.items()},
-    )
+    return format_rfc3339(clock.now())

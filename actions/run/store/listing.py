@@ -7,47 +7,56 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConflictError, ConsoleError, FormatError
 from actions.base.untrusted import one_line
-from actions.cloud.s3 import PreconditionError
+from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
 from actions.run.state.records import Created, Operator
-from actions.run.store.lease import StoreLease, clean_owner, read_lease
-from actions.run.store.objects import RunStore, decoded
-from actions.run.store.rows import LATEST, at_once
-
-_NAME = "about.json"
-_MOST_BYTES = 64 << 10
-
-
-class StoredAbout(msgspec.Struct, frozen=True):
-    """The content of `about.json`: the run as it was launched."""
-
-    run_id: str
-    title: str
-    blueprint_id: str
-    cluster: str
-    region: str
-    created_at: float
-    """Seconds since the epoch, by the clock of the launch."""
-    owner: Operator | None = None
-    account: str = ""
+from actions.run.store.lease import about_launch, take_lease
+from actions.run.store.objects import RunStore, StoreLease, TakenError
+from actions.run.store.s3 import LEASE
 
 
 class StoredRun(msgspec.Struct, frozen=True):
     """One run of a store."""
 
     id: str
-    title: str = ""
-    blueprint_id: str = ""
-    cluster: str = ""
-    region: str = ""
-    account: str = ""
-    created_at: float = 0.0
-    """Seconds since the epoch."""
-    owner: Operator | None = None
-    """The operator who carries it out; before there is one, the one who launched it."""
     lease: StoreLease | None = None
     error: str = ""
     """The reason why it cannot be read; empty otherwise."""
+
+    @property
+    def title(self) -> str:
+        """Of its blueprint."""
+        return self.lease.about.title if self.lease else ""
+
+    @property
+    def blueprint_id(self) -> str:
+        """Of its blueprint."""
+        return self.lease.about.blueprint_id if self.lease else ""
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+        return self.lease.about.cluster if self.lease else ""
+
+    @property
+    def region(self) -> str:
+        """Of its cluster."""
+        return self.lease.about.region if self.lease else ""
+
+    @property
+    def account(self) -> str:
+        """See `RunAbout`."""
+        return self.lease.about.account if self.lease else ""
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since the epoch; 0 if it is not known."""
+        return self.lease.about.created_at if self.lease else 0.0
+
+    @property
+    def owner(self) -> Operator | None:
+        """The operator who carries it out; before there is one, the one who launched it."""
+        return self.lease.owner if self.lease else None
 
     @property
     def state(self) -> str:
@@ -56,37 +65,27 @@ class StoredRun(msgspec.Struct, frozen=True):
 
 
 async def announce_run(store: RunStore, created: Created, *, clock: Clock | None = None) -> None:
-    """Write `about.json`, and make sure that the store is fit: it takes an object, and refuses to replace it.
+    """Write the run's first lease, and make sure that the store is fit: it refuses to replace what it has.
 
     Raises:
         ConfigError: The store ignores the condition of a write: two machines could write the same run.
         ConflictError: The store has a run of this id.
-        ConsoleError: As `S3Bucket`: no bucket, no access, no answer.
+        ConsoleError: As `RunStore`: no bucket, no access, no answer.
     """
-    name = run_key(created.run_id, _NAME)
-    about = StoredAbout(
-        created.run_id,
-        created.title,
-        created.blueprint_id,
-        created.cluster.name,
-        created.cluster.region,
-        (clock or SystemClock()).now().timestamp(),
-        created.owner,
-        created.account.id if created.account else "",
-    )
-    data = msgspec.json.encode(about)
+    run_id, owner = created.run_id, created.owner or present_operator()
+    about = about_launch(created, (clock or SystemClock()).now().timestamp())
     try:
-        await store.put_if_absent(name, data)
-    except PreconditionError as error:
-        raise ConflictError(f"{store.address} has a run {created.run_id} already.") from error
+        await take_lease(store, run_id, owner, after=None, about=about, seconds=0.0)
+    except TakenError as error:
+        raise ConflictError(f"{store.address} has a run {run_id} already.") from error
     try:
-        await store.put_if_absent(name, data + b"\n")
-    except PreconditionError:
+        await take_lease(store, run_id, owner, after=None, about=about, seconds=0.0)
+    except TakenError:
         return
     except BaseException as error:
-        await withdraw_announced(store, created.run_id, error)
+        await withdraw_announced(store, run_id, error)
         raise
-    await store.delete(name)
+    await store.remove_run(run_id)
     raise ConfigError(
         f"{store.address} cannot be a store: its store replaces an object that a write must not replace.",
         hint="Use a store with conditional writes, such as Amazon S3.",
@@ -94,13 +93,12 @@ async def announce_run(store: RunStore, created: Created, *, clock: Clock | None
 
 
 async def withdraw_announced(store: RunStore, run_id: str, error: BaseException) -> None:
-    """Remove `about.json` of a run that was not created after all; if that fails, too, name it in the error's hint."""
-    name = run_key(run_id, _NAME)
+    """Remove a run that was not created after all; if that fails, too, name its lease in the error's hint."""
     try:
-        await store.delete(name)
+        await store.remove_run(run_id)
     except ConsoleError:
         if isinstance(error, ConsoleError):
-            place = f"{store.address}/{name}"
+            place = f"{store.address}/{run_key(run_id, LEASE)}"
             error.hint = (
                 f"{error.hint} Nothing was launched, but the store lists {run_id} until `aws s3 rm {place}`.".strip()
             )
@@ -110,35 +108,23 @@ async def list_store(store: RunStore) -> list[StoredRun]:
     """Return the runs of a store, newest first. One that is damaged is listed with the reason.
 
     Raises:
-        ConsoleError: As `S3Bucket`.
+        ConsoleError: As `RunStore`.
     """
-    names = await store.folders("runs/")
-    runs = await at_once(names, lambda name: read_stored_run(store, name))
+    leases, unread = await store.leases()
+    runs = [
+        *(StoredRun(lease.run_id, lease) for lease in leases),
+        *(StoredRun(run_id, error=sentence) for run_id, sentence in unread.items()),
+    ]
     return sorted(runs, key=lambda run: (run.created_at, run.id), reverse=True)
 
 
-async def read_stored_run(store: RunStore, name: str) -> StoredRun:
+async def read_stored_run(store: RunStore, run_id: str) -> StoredRun:
     """Return one run of a store; a damaged one with the reason.
 
     Raises:
-        ConsoleError: As `S3Bucket`.
+        ConsoleError: As `RunStore`.
     """
     try:
-        found = await store.get(run_key(name, _NAME), limit_bytes=_MOST_BYTES)
-        lease = await read_lease(store, name)
-        about = decoded(found.body, StoredAbout, f"{name}/{_NAME}") if found else None
+        return StoredRun(run_id, await store.lease(run_id))
     except (FormatError, ConfigError) as error:
-        return StoredRun(one_line(name), error=one_line(error.message))
-    if about is None:
-        return StoredRun(name, owner=lease.owner if lease else None, lease=lease)
-    return StoredRun(
-        name,
-        one_line(about.title),
-        one_line(about.blueprint_id),
-        one_line(about.cluster),
-        one_line(about.region),
-        one_line(about.account),
-        about.created_at if 0 <= about.created_at < LATEST else 0.0,
-        lease.owner if lease else about.owner and clean_owner(about.owner),
-        lease,
-    )
+        return StoredRun(one_line(run_id), error=one_line(error.message))

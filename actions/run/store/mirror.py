@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, MissingError
-from actions.base.executors import in_thread
+from actions.base.executors import at_once, in_thread
 from actions.base.files import private_directory, write_private
+from actions.base.objects import ListedObject
 from actions.base.untrusted import clean_lines
-from actions.cloud.s3 import S3Listed
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import (
     heartbeat_path,
@@ -33,10 +33,11 @@ from actions.run.journal.folder import (
 from actions.run.journal.mirrored import FilePosition, MirrorMark, copies_folder, read_mark, remove_mark, write_mark
 from actions.run.journal.store import copy_rows
 from actions.run.state.records import Created, Operator, TakenOver, decode_body
+from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
-from actions.run.store.lease import StoreLease, read_lease, take_lease
-from actions.run.store.objects import RunStore, open_store, segment_seq
-from actions.run.store.rows import append_to_store, at_once, rows_of, segment_names
+from actions.run.store.lease import take_lease
+from actions.run.store.objects import RunStore, StoreLease, segment_seq
+from actions.run.store.rows import append_to_store, rows_of, segment_names
 from actions.run.store.series import SeriesPart, parts_of, series_file
 
 MOST_SERIES_BYTES = 1 << 30
@@ -78,7 +79,7 @@ async def fetch_run(
         ConfigError: The folder is that of a run of this machine, or cannot be written.
         ConsoleError: As `S3Bucket`.
     """
-    listed, lease = await asyncio.gather(store.objects(run_key(run_id)), read_lease(store, run_id))
+    listed, lease = await asyncio.gather(store.objects(run_key(run_id)), store.lease(run_id))
     mark = await in_thread("mirror", _mark_of, folder, str(store.address))
     segments = [item.key for item in listed if segment_seq(item.key) and "/journal/" in item.key]
     if not segments:
@@ -138,7 +139,7 @@ async def _fetch_journal(
 
 
 async def _fetch_files(
-    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[S3Listed]
+    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
 ) -> MirrorMark:
     prefix = run_key(run_id, "files/")
     for item in listed:
@@ -273,7 +274,7 @@ def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
         ConsoleError: As `read_lease`, and `open_store`.
     """
     mark = read_mark(mirror_path(run_id))
-    lease = asyncio.run(read_lease(kept_store(url, region), run_id))
+    lease = asyncio.run(kept_store(url, region).lease(run_id))
     return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
 
 
@@ -308,7 +309,7 @@ class TakenStore:
 
     async def read(self, run_id: str) -> StoreLease | None:
         """Return the lease of a run; `None` if there was never one."""
-        return await read_lease(self._store, run_id)
+        return await self._store.lease(run_id)
 
     async def take(self, run_id: str, owner: Operator, *, after: StoreLease) -> StoreLease:
         """Take the lease with the next epoch.

@@ -1,23 +1,139 @@
-"""The store behind a store: the protocol of its objects, the store in S3, and the names of the journal's segments."""
+"""The protocol of a store: where other machines find a run, its lease and its objects.
+
+A run on one machine knows nothing of others. Its store is the one place that all machines see: `s3.py`, `local.py` and
+`kubernetes.py` are its drivers. Every write is conditional on what was read, so of two machines that write the same
+object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.guard import require_guard
-from actions.cloud.aws_session import AwsSession
-from actions.cloud.s3 import MOST_OBJECT_BYTES, S3Bucket, S3Listed, S3Object, S3Written
-from actions.run.context.store_address import StoreAddress, parse_store
+from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, StoredObject, WriteReceipt
+from actions.base.untrusted import one_line
 from actions.run.state.records import Operator
 
-_THREADS = 8
+LATEST = 4e9
+"""Seconds since the epoch: later times are damage."""
+MOST_LEASE_BYTES = 64 << 10
 _SEQ_DIGITS = 12
 
 T = TypeVar("T")
+
+
+class RunAbout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run in a few words, as it was launched."""
+
+    run_id: str
+    title: str = ""
+    blueprint_id: str = ""
+    cluster: str = ""
+    region: str = ""
+    account: str = ""
+    """Twelve digits; empty if it works in none."""
+    created_at: float = 0.0
+    """Seconds since the epoch, by the clock of the launch."""
+    store: str = ""
+    """The address of the store that names the run's owner, for who reads the lease in another place."""
+
+
+class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest state of a run, as its lease carries it."""
+
+    state: str = ""
+    """A value of `RunState`."""
+    stage: str = ""
+    """Id of the stage that is under way, or has failed."""
+    last_seq: int = 0
+    """Number of the newest record in the store."""
+    writer: str = ""
+    """The runner's token, by which its records in the journal are known."""
+    spent_usd: str = ""
+    usd_per_hour: str = ""
+    nodes_usd_per_hour: str = ""
+    """The part of it that nodes are."""
+    notes: dict[str, str] = {}
+    """Progress messages by stage id."""
+    troubles: dict[str, str] = {}
+    """Present trouble of pods by stage id."""
+
+
+class LeaseDocument(msgspec.Struct, frozen=True):
+    """The content of a lease. Foreign text, filtered when it is read (`lease_document`)."""
+
+    epoch: int
+    """Counts the machines that have carried the run out; 1 for the one that launched it."""
+    owner: Operator
+    holder: str
+    """The machine since its start (`actions.run.store.lease.this_holder`); empty after a takeover, before its runner
+    has begun."""
+    renewed_at: str
+    """RFC 3339 in UTC, by the clock of the holder."""
+    seconds: float
+    """Time for which it holds since then; 0 if it was given back."""
+    nonce: str
+    """Unlike that of any other write."""
+    status: RunStatus = RunStatus()
+    about: RunAbout = RunAbout("")
+
+
+class StoreLease(msgspec.Struct, frozen=True):
+    """A lease as it was read or written last."""
+
+    document: LeaseDocument
+    tag: str
+    """The condition of the next write; changes with each."""
+    renewed_at: float
+    """Seconds since the epoch, by the store's clock."""
+    age_seconds: float = 0.0
+    """Time since it was renewed, when it was read, by the store's clock."""
+
+    @property
+    def epoch(self) -> int:
+        """See `LeaseDocument`."""
+        return self.document.epoch
+
+    @property
+    def owner(self) -> Operator:
+        """The operator and machine that carry the run out."""
+        return self.document.owner
+
+    @property
+    def holder(self) -> str:
+        """See `LeaseDocument`."""
+        return self.document.holder
+
+    @property
+    def seconds(self) -> float:
+        """See `LeaseDocument`."""
+        return self.document.seconds
+
+    @property
+    def status(self) -> RunStatus:
+        """The run's newest state."""
+        return self.document.status
+
+    @property
+    def about(self) -> RunAbout:
+        """The run in a few words."""
+        return self.document.about
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.document.about.run_id
+
+    @property
+    def is_live(self) -> bool:
+        """True if it held when it was read."""
+        return self.seconds > 0 and self.age_seconds <= self.seconds
 
 
 class TakenError(ConflictError):
@@ -36,36 +152,86 @@ class TakenError(ConflictError):
         self.owner = owner
 
 
+class LeaseConflictError(ConflictError):
+    """A lease was not written: it is not the one that was read.
+
+    Args:
+        message: One sentence.
+        found: The lease that is there; `None` if there is none any more.
+    """
+
+    def __init__(self, message: str, found: StoreLease | None) -> None:
+        super().__init__(message)
+        self.found = found
+
+
 class RunStore(Protocol):
-    """The objects of a store. Names are keys below the store's prefix; errors are those of `S3Bucket`."""
+    """One store. Names of objects are `runs/RUN_ID/…`. Every call may raise these, each for another remedy:
+
+    `UnreachableError` (no answer), `AccessError` (credentials, a permission), `MissingError` (the bucket or namespace
+    is not there), `RefusedError` (any other refusal, or this process is read-only), `ConfigError` (profile, folder),
+    `FormatError` (what is there is damaged, or too large).
+    """
 
     @property
-    def address(self) -> StoreAddress:
-        """The store's."""
+    def address(self) -> str:
+        """The place, for sentences: `s3://team/ml`."""
         ...
 
-    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
+    @property
+    def takes_output(self) -> bool:
+        """True if what containers print is kept here, too."""
+        ...
+
+    @property
+    def most_bytes(self) -> int:
+        """Limit of one object."""
+        ...
+
+    async def run_ids(self) -> list[str]:
+        """Return the ids of all runs of which the store has anything, sorted."""
+        ...
+
+    async def lease(self, run_id: str) -> StoreLease | None:
+        """Return the lease of a run; `None` if there is certainly none."""
+        ...
+
+    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
+        """Return the leases of all runs, and a sentence on each that is missing or cannot be read, by the run's id."""
+        ...
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        """Write a lease over the one that was read; with `None`, the first one.
+
+        Success, too, if this document is there already: its answer was lost.
+
+        Raises:
+            LeaseConflictError: Another one is there, or none any more.
+        """
+        ...
+
+    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         """Return an object; `None` if there is none."""
         ...
 
-    async def put_if_absent(self, name: str, data: bytes) -> S3Written:
+    async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
         """Create an object, or find one of the same bytes. `PreconditionError`: there is another one."""
         ...
 
-    async def replace(self, name: str, data: bytes, *, etag: str) -> S3Written:
+    async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         """Replace the object that has this etag. `PreconditionError`: it is another one, or gone."""
         ...
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
-        """Return the objects whose names begin with `prefix`, sorted, behind the name `after`."""
-        ...
-
-    async def folders(self, prefix: str) -> list[str]:
-        """Return what follows `prefix`, which ends with a slash, up to the next slash."""
+    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+        """Return the objects whose names begin with `prefix`, sorted, behind the name `after`; without leases."""
         ...
 
     async def delete(self, name: str) -> None:
         """Delete an object; one that does not exist is deleted."""
+        ...
+
+    async def remove_run(self, run_id: str) -> None:
+        """Delete everything of a run, its lease last."""
         ...
 
     def close(self) -> None:
@@ -73,44 +239,8 @@ class RunStore(Protocol):
         ...
 
 
-class S3Store:
-    """A store in S3: an `RunStore` with the names of one prefix.
-
-    Args:
-        address: The store's.
-        bucket: Closed with this.
-    """
-
-    def __init__(self, address: StoreAddress, bucket: S3Bucket) -> None:
-        self.address = address
-        self._bucket = bucket
-
-    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
-        return await self._bucket.get(self.address.key(name), limit_bytes=limit_bytes)
-
-    async def put_if_absent(self, name: str, data: bytes) -> S3Written:
-        return await self._bucket.put_if_absent(self.address.key(name), data)
-
-    async def replace(self, name: str, data: bytes, *, etag: str) -> S3Written:
-        return await self._bucket.replace(self.address.key(name), data, etag=etag)
-
-    async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
-        begin = len(self.address.key(""))
-        found = await self._bucket.objects(self.address.key(prefix), after=self.address.key(after) if after else "")
-        return [S3Listed(item.key[begin:], item.etag, item.size, item.modified_at) for item in found]
-
-    async def folders(self, prefix: str) -> list[str]:
-        return await self._bucket.folders(self.address.key(prefix))
-
-    async def delete(self, name: str) -> None:
-        await self._bucket.delete(self.address.key(name))
-
-    def close(self) -> None:
-        self._bucket.close()
-
-
 class GuardedStore:
-    """A store whose objects are written only while this process may change something of its run.
+    """A store that is written only while this process may change something of its run.
 
     Each write consults the guard (`actions.base.guard`). A lease is written past it: its conditions are the fence.
 
@@ -122,48 +252,53 @@ class GuardedStore:
         self._store = store
 
     @property
-    def address(self) -> StoreAddress:
+    def address(self) -> str:
         return self._store.address
 
-    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> S3Object | None:
+    @property
+    def takes_output(self) -> bool:
+        return self._store.takes_output
+
+    @property
+    def most_bytes(self) -> int:
+        return self._store.most_bytes
+
+    async def run_ids(self) -> list[str]:
+        return await self._store.run_ids()
+
+    async def lease(self, run_id: str) -> StoreLease | None:
+        return await self._store.lease(run_id)
+
+    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
+        return await self._store.leases()
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        return await self._store.put_lease(run_id, document, after=after)
+
+    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         return await self._store.get(name, limit_bytes=limit_bytes)
 
-    async def put_if_absent(self, name: str, data: bytes) -> S3Written:
+    async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
         await require_guard(f"PUT {name}", in_store=True)
         return await self._store.put_if_absent(name, data)
 
-    async def replace(self, name: str, data: bytes, *, etag: str) -> S3Written:
+    async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         await require_guard(f"PUT {name}", in_store=True)
         return await self._store.replace(name, data, etag=etag)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
+    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
         return await self._store.objects(prefix, after=after)
-
-    async def folders(self, prefix: str) -> list[str]:
-        return await self._store.folders(prefix)
 
     async def delete(self, name: str) -> None:
         await require_guard(f"DELETE {name}", in_store=True)
         await self._store.delete(name)
 
+    async def remove_run(self, run_id: str) -> None:
+        await require_guard(f"DELETE runs/{run_id}", in_store=True)
+        await self._store.remove_run(run_id)
+
     def close(self) -> None:
         return
-
-
-def open_store(url: str, *, profile: str = "", region: str = "") -> RunStore:
-    """Return the store at an address. No request is made yet; close it afterwards.
-
-    Args:
-        url: `s3://BUCKET/PREFIX`.
-        profile: Of the AWS configuration; empty for the environment's.
-        region: Of the bucket, if known.
-
-    Raises:
-        ConfigError: It is not an address of a store.
-    """
-    address = parse_store(url)
-    session = AwsSession(profile=profile, region=region, threads=_THREADS)
-    return S3Store(address, S3Bucket(address.bucket, session, region=region))
 
 
 def segment_name(seq: int) -> str:
@@ -188,3 +323,53 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         return decode_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
+
+
+def lease_document(data: bytes, run_id: str) -> LeaseDocument:
+    """Return a lease that a store has, with its texts in printable form.
+
+    Raises:
+        FormatError: It is something else, or too large.
+    """
+    if len(data) > MOST_LEASE_BYTES:
+        raise FormatError(f"The lease of {run_id} has more than {MOST_LEASE_BYTES} bytes.")
+    document = decoded(data, LeaseDocument, f"The lease of {one_line(run_id)}")
+    return replace(
+        document,
+        owner=clean_owner(document.owner),
+        holder=one_line(document.holder),
+        status=_clean_status(document.status),
+        about=_clean_about(document.about, run_id),
+    )
+
+
+def clean_owner(owner: Operator) -> Operator:
+    """Return a person and machine, as a store names them, in printable form."""
+    return Operator(one_line(owner.user), one_line(owner.host), one_line(owner.arn))
+
+
+def _clean_status(status: RunStatus) -> RunStatus:
+    return replace(
+        status,
+        state=one_line(status.state),
+        stage=one_line(status.stage),
+        writer=one_line(status.writer),
+        spent_usd=one_line(status.spent_usd),
+        usd_per_hour=one_line(status.usd_per_hour),
+        nodes_usd_per_hour=one_line(status.nodes_usd_per_hour),
+        notes={one_line(stage): one_line(text) for stage, text in status.notes.items()},
+        troubles={one_line(stage): one_line(text) for stage, text in status.troubles.items()},
+    )
+
+
+def _clean_about(about: RunAbout, run_id: str) -> RunAbout:
+    return RunAbout(
+        run_id,
+        one_line(about.title),
+        one_line(about.blueprint_id),
+        one_line(about.cluster),
+        one_line(about.region),
+        one_line(about.account),
+        about.created_at if 0 <= about.created_at < LATEST else 0.0,
+        one_line(about.store),
+    )

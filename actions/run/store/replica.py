@@ -21,26 +21,19 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.cloud.s3 import PreconditionError
+from actions.base.objects import PreconditionError
 from actions.run.context.store_address import run_key
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.lease import Heartbeat
 from actions.run.journal.machine import machine_id
 from actions.run.journal.store import JournalUnwritableError, RecordRow
+from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Operator, Outcome
 from actions.run.state.view import NoticeKind, RunView, StageState
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
-from actions.run.store.lease import (
-    RENEW_SECONDS,
-    LeaseHeldError,
-    RunStatus,
-    StoreLease,
-    claim_lease,
-    read_lease,
-    renew_lease,
-)
-from actions.run.store.objects import GuardedStore, RunStore, TakenError, segment_seq
+from actions.run.store.lease import RENEW_SECONDS, LeaseHeldError, about_run, claim_lease, renew_lease
+from actions.run.store.objects import GuardedStore, RunStatus, RunStore, StoreLease, TakenError, segment_seq
 from actions.run.store.rows import MOST_ROWS, append_rows, common_end, read_segment, segment_names
 from actions.run.store.series import FileReplica, series_files
 
@@ -221,7 +214,7 @@ class Replica:
         note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
         if error.owner is None:
             with suppress(ConsoleError):
-                lease = await read_lease(self._store, self._run_id)
+                lease = await self._store.lease(self._run_id)
                 if lease is not None and lease.epoch >= error.epoch:
                     note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
 
@@ -270,7 +263,13 @@ class Replica:
         if self.lease is None:
             machine = await in_thread("store-read", machine_id, self._folder)
             self.lease = await claim_lease(
-                self._store, self._run_id, self._owner, epoch=view.epoch, machine=machine, status=status
+                self._store,
+                self._run_id,
+                self._owner,
+                epoch=view.epoch,
+                holder=machine,
+                status=status,
+                about=about_run(view),
             )
         else:
             self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status)
@@ -338,6 +337,7 @@ class Replica:
             writer=self._journal.token,
             spent_usd=_rounded(spending.usd) if spending else "",
             usd_per_hour=_rounded(spending.usd_per_hour) if spending else "",
+            nodes_usd_per_hour=_rounded(paid_by(view).nodes_usd_per_hour) if spending else "",
             notes=dict(beat.notes),
             troubles=dict(beat.troubles),
         )

@@ -7,36 +7,29 @@ begins behind the last one, and only one of two can have that name.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import ConflictError, FormatError
+from actions.base.executors import at_once
 from actions.base.names import is_segment
+from actions.base.objects import PreconditionError, StoredObject
 from actions.base.untrusted import cleaned
-from actions.cloud.s3 import PreconditionError, S3Object
 from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
-from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, kind_of
-from actions.run.store.objects import RunStore, TakenError, segment_name, segment_seq
+from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
+from actions.run.store.objects import LATEST, RunStore, TakenError, segment_name, segment_seq
 
 MOST_ROWS = 500
 """Records of one segment."""
 MOST_SEGMENT_BYTES = 4 << 20
 _READ_BYTES = 16 << 20
-LATEST = 4e9
-"""Seconds since the epoch: later times are damage."""
-_AT_ONCE = 8
 _ENCODER = msgspec.json.Encoder()
 _ROWS: msgspec.json.Decoder[RecordRow] = json_decoder(RecordRow)
-
-T = TypeVar("T")
-V = TypeVar("V")
 
 
 class SegmentHead(msgspec.Struct, frozen=True):
@@ -189,29 +182,12 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
                 hint="Look at who has it: eksml-tui runs list --store.",
             )
         last = newest.last if newest is not None else 0
-        row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, kind_of(body), "", 0, encode_body(body))
+        row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, record_kind(body), "", 0, encode_body(body))
         try:
             await append_rows(store, run_id, [row], epoch=epoch)
         except ConflictError:
             continue  # the earlier machine was faster: its record counts, and this one follows
         return row
-
-
-async def at_once(items: Sequence[V], work: Callable[[V], Awaitable[T]]) -> list[T]:
-    """Return the results of `work` for all items, in order, some of them at the same time."""
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(item: V) -> T:
-        async with gate:
-            return await work(item)
-
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _of_one_segment(rows: Sequence[RecordRow]) -> Sequence[RecordRow]:
@@ -224,7 +200,7 @@ def _of_one_segment(rows: Sequence[RecordRow]) -> Sequence[RecordRow]:
     return rows[:MOST_ROWS]
 
 
-def _there(found: S3Object | None, name: str) -> Segment:
+def _there(found: StoredObject | None, name: str) -> Segment:
     if found is None:
         raise FormatError(f"{name} was removed from the store.")
     return _segment_in(found.body, name)
@@ -256,7 +232,7 @@ def _segment_in(data: bytes, name: str) -> Segment:
 def _cleaned_row(row: RecordRow) -> RecordRow:
     """Return a record without control characters; itself, if there are none, as in what this program writes."""
     body = decode_body(row.json)
-    if kind_of(body) != row.kind:
+    if record_kind(body) != row.kind:
         raise ValueError(f"record {row.seq} is of another kind")
     stages = [stage.id for stage in body.stages] if isinstance(body, Created) else []
     if not all(map(is_segment, [*filter(None, (row.stage, row.writer)), *stages])):  # they become parts of paths

@@ -18,7 +18,7 @@ import msgspec
 from actions.base.executors import in_thread
 from actions.base.files import open_file
 from actions.base.names import is_segment
-from actions.cloud.s3 import PreconditionError, S3Listed
+from actions.base.objects import ListedObject, PreconditionError
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import logs_path, series_path
 from actions.run.store.objects import RunStore
@@ -72,7 +72,7 @@ def series_file(folder: Path, stage: str, file: str) -> Path:
     return (logs_path(folder, stage) if file == SOURCES else series_path(folder, stage)) / file
 
 
-def parts_of(listed: Sequence[S3Listed], run_id: str) -> dict[tuple[str, str], list[SeriesPart]]:
+def parts_of(listed: Sequence[ListedObject], run_id: str) -> dict[tuple[str, str], list[SeriesPart]]:
     """Return the objects of each file's last generation, by stage and file, in their order; others are skipped."""
     known = [part for part in (_part_of(item, run_id) for item in listed) if part is not None]
     newest: dict[tuple[str, str], str] = {}
@@ -86,7 +86,7 @@ def parts_of(listed: Sequence[S3Listed], run_id: str) -> dict[tuple[str, str], l
     return found
 
 
-def _part_of(item: S3Listed, run_id: str) -> SeriesPart | None:
+def _part_of(item: ListedObject, run_id: str) -> SeriesPart | None:
     places = item.key.removeprefix(run_key(run_id, "series/")).split("/")
     if len(places) != 4 or not is_segment(places[0]) or places[1] not in _FILES:
         return None

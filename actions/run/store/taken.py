@@ -12,14 +12,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from actions.base.errors import ConsoleError
-from actions.base.executors import in_thread
+from actions.base.executors import at_once, in_thread
 from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, load_environment
 from actions.run.journal.reader import RunSummary
 from actions.run.state.view import NoticeKind, RunState
-from actions.run.store.lease import read_lease
-from actions.run.store.objects import RunStore, open_store
-from actions.run.store.rows import at_once
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore
 
 MOST_ASKED = 20
 """Runs that a store is read for in one round, the newest ones."""
@@ -77,7 +76,7 @@ def _is_asked(run: RunSummary) -> bool:
 
 async def _note(store: RunStore, run: RunSummary, found: list[str]) -> None:
     try:
-        lease = await read_lease(store, run.id)
+        lease = await store.lease(run.id)
     except ConsoleError:
         return
     if lease is not None and lease.epoch > run.epoch:

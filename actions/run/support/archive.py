@@ -17,8 +17,8 @@ from actions.base.errors import ConfigError, ConsoleError
 from actions.base.files import PRIVATE_FILE
 from actions.base.untrusted import one_line, redact
 from actions.fleet.quantity import size_text
-from actions.run.support.contents import Piece
 from actions.run.support.filters import SupportFilter
+from actions.run.support.pieces import Piece
 
 
 class WrittenPiece(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from actions.base.errors import ConsoleError, MissingError
 from actions.base.files import config_folder, filesystem_type, free_bytes, read_file
 from actions.base.process import run_briefly
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
+from actions.cluster.state.listing import fetch_events, fetch_nodes, fetch_pods
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts
 from actions.run.journal.folder import runs_folder
 from actions.run.state.view import RunView
@@ -81,7 +81,7 @@ async def cluster_text(session: KubeSession, view: RunView | None) -> str:
     document: dict[str, Any] = {"version": await session.get("/version")}
     pods: list[PodFacts] = []
     try:
-        document["nodes"] = [_node(node) for node in (await fetch_inventory(session)).nodes]
+        document["nodes"] = [_node(node) for node in (await fetch_nodes(session)).nodes]
     except ConsoleError as error:
         document["nodes"] = error.sentence()
     try:

@@ -14,7 +14,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, JournalError
 from actions.base.files import expanded
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import journal_path
 from actions.run.journal.mirrored import MirrorMark, write_mark
 from actions.run.journal.reader import load_run

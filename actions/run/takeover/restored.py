@@ -14,8 +14,8 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
 from actions.run.context.operator import present_operator
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import takeover_hint
 from actions.run.journal.machine import machine_id
 from actions.run.journal.reader import load_run
@@ -24,8 +24,8 @@ from actions.run.presence.lease import claim_cluster_lease, read_cluster_lease, 
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunView
 from actions.run.storage.archive import require_fit, take_up
-from actions.run.store.lease import StoreLease, read_lease
-from actions.run.store.objects import open_store
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import StoreLease
 from actions.run.takeover.take_over import is_young
 
 _ANSWER_SECONDS = 10.0
@@ -70,7 +70,7 @@ async def _home_lease(view: RunView, *, is_confirmed: bool) -> StoreLease | None
     store = open_store(view.store, region=view.cluster.region)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            return await read_lease(store, view.id)
+            return await store.lease(view.id)
     except MissingError:
         return None
     except (ConsoleError, TimeoutError) as error:

@@ -24,7 +24,7 @@ from actions.blueprint.stages import ManifestsStage
 from actions.cluster.objects.client import ApiResource
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.objects.ownership import RUNS, Entry, Inventory, Ownership, classify, doubt_about, group_of
 from actions.run.objects.survey import fetch_kinds, survey, with_owners
 from actions.run.objects.writes import rank_of

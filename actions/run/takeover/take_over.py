@@ -28,8 +28,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.engine.backend import LiveBackend
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path, runs_folder
 from actions.run.journal.machine import is_same_copy, is_same_machine, known_machine_id, machine_id
@@ -39,9 +39,9 @@ from actions.run.presence.lease import ClusterLease, claim_cluster_lease, read_c
 from actions.run.presence.publish import introduce
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import StageState
-from actions.run.store.lease import StoreLease
+from actions.run.store.drivers import open_store
 from actions.run.store.mirror import TakenStore, mirror_path
-from actions.run.store.objects import TakenError, open_store
+from actions.run.store.objects import StoreLease, TakenError
 from actions.run.takeover.access import Reached, bring_environment, reach_cluster
 from actions.run.takeover.arrival import (
     ArrivalRecords,
@@ -216,10 +216,10 @@ async def _lease_taken(
             return lease, await store.take(run_id, present_operator(), after=lease)
         except ConflictError:
             before, lease = lease, await _known_lease(store, run_id)
-            is_same = (lease.epoch, str(lease.owner), lease.machine) == (
+            is_same = (lease.epoch, str(lease.owner), lease.holder) == (
                 before.epoch,
                 str(before.owner),
-                before.machine,
+                before.holder,
             )
             if not is_same:
                 raise _taken_meanwhile(run_id, lease) from None
@@ -457,9 +457,9 @@ def _own(folder: Path, lease: StoreLease) -> bool | None:
     if view is None or view.epoch < lease.epoch or str(lease.owner) != str(present_operator()):
         return None
     mine = known_machine_id(folder)
-    if lease.machine and not is_same_copy(mine or "?", lease.machine):
+    if lease.holder and not is_same_copy(mine or "?", lease.holder):
         return None
-    return None if lease.is_live and not is_same_machine(mine, lease.machine) else is_alive
+    return None if lease.is_live and not is_same_machine(mine, lease.holder) else is_alive
 
 
 def _is_idle_own(folder: Path, lease: StoreLease) -> bool:

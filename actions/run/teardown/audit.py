@@ -12,9 +12,9 @@ from actions.blueprint.render import RUN_LABEL, RUN_TAG
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.leftovers import SearchScope, search_account
 from actions.cloud.resources import AwsResource
-from actions.run.context.account import require_account
 from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
+from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned

@@ -23,7 +23,7 @@ from actions.telemetry.dialects.dialect import (
 )
 from actions.telemetry.dialects.named import Named, numbers_in, points_at
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import has_mark, memoize_by_outline, place_of
+from actions.telemetry.outlines import group_place, has_mark, memoize_by_outline
 from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
@@ -196,7 +196,7 @@ class GenericLines:
 def _places_in(outline: str) -> _LoopPlaces | None:
     alone = _VAL_ONLY.match(outline)
     if alone:
-        return _LoopPlaces(alone=place_of(alone, 1))
+        return _LoopPlaces(alone=group_place(alone, 1))
     has_loss = "oss" in outline
     loss = (
         (_training_in(outline) or _FURTHER.search(outline))
@@ -216,14 +216,14 @@ def _places_in(outline: str) -> _LoopPlaces | None:
         return None
     rank = _RANK.search(outline, 0, step.start(1)) if step is not None else None
     return _LoopPlaces(
-        step=place_of(step, 1) if counter is None else place_of(counter, "step"),
-        last_step=place_of(step, 2) if counter is None else place_of(counter, "last"),
-        epoch=place_of(epoch or counter, 1 if epoch else "epoch"),
-        loss=place_of(loss, 1),
-        validation_loss=place_of(validation, 1),
+        step=group_place(step, 1) if counter is None else group_place(counter, "step"),
+        last_step=group_place(step, 2) if counter is None else group_place(counter, "last"),
+        epoch=group_place(epoch or counter, 1 if epoch else "epoch"),
+        loss=group_place(loss, 1),
+        validation_loss=group_place(validation, 1),
         is_of_validation=of_validation is not None,
         is_bare=step is not None and step.re is _BARE_STEP,
-        rank=place_of(rank, 1),
+        rank=group_place(rank, 1),
         others=() if of_validation is not None else others,
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, LogValue
 from actions.telemetry.dialects.named import Named, named_in, points_at
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.outlines import group_place, memoize_by_outline
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
@@ -87,7 +87,7 @@ def _iteration_in(outline: str) -> _FieldPlaces | None:
     if iteration is None:
         return None
     fields = named_in(_FIELD.finditer(outline, iteration.end() - 1), _MEGATRON)
-    return _FieldPlaces(fields, slice(*iteration.span(1)), place_of(iteration, 2))
+    return _FieldPlaces(fields, slice(*iteration.span(1)), group_place(iteration, 2))
 
 
 class NemoFields:
@@ -131,8 +131,8 @@ def _nemo_in(outline: str) -> _FieldPlaces | None:
     return _FieldPlaces(
         tuple(losses_last),
         slice(*head.span(2)),
-        place_of(head, 3),
-        place_of(head, 1),
+        group_place(head, 3),
+        group_place(head, 1),
         steps[0] if steps else None,
     )
 

@@ -34,7 +34,7 @@ from actions.telemetry.dialects.named import (
     points_at,
 )
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
+from actions.telemetry.outlines import group_place, memoize_by_outline, outline_of
 from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _COUNTER = re.compile(
@@ -132,7 +132,7 @@ def _postfix_in(outline: str) -> _BarPlaces:
     rate = _RATE.search(outline)
     metrics = ((slice(*match.span(1)), slice(*match.span(2))) for match in _METRIC.finditer(outline))
     unit = "" if rate is None else "it/s" if rate["many"] else "s/it"
-    return _BarPlaces(place_of(rate, 1), unit, tuple(metrics))
+    return _BarPlaces(group_place(rate, 1), unit, tuple(metrics))
 
 
 def _label_of(before: str) -> str:
@@ -465,4 +465,4 @@ def _keras_bar_in(outline: str) -> _KerasBar | None:
     if head is None:
         return None
     numbers = named_in(_KERAS_PAIR.finditer(outline, head.end() - 2), _KERAS_NAMES)
-    return _KerasBar(slice(*head.span(1)), place_of(head, 2), numbers)
+    return _KerasBar(slice(*head.span(1)), group_place(head, 2), numbers)

@@ -22,7 +22,7 @@ from actions.telemetry.dialects.dialect import (
 )
 from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at, report_of
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.outlines import group_place, memoize_by_outline
 from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
 
 
@@ -322,7 +322,7 @@ def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     loss = Named(form.metric, form.key, slice(*match.span("loss")))
     taken = {match.start(group) for group in form.head.groupindex}
     further = numbers_in(match.string, form.names, taken=taken)
-    epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
+    epoch = group_place(match, "epoch") if "epoch" in form.head.groupindex else None
     return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
 
 

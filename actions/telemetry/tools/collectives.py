@@ -19,7 +19,7 @@ from actions.base.numbers import whole
 from actions.base.untrusted import cleaned
 from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 from actions.telemetry.points import NUMBER, number_of, number_or_none
-from actions.telemetry.runtime_format import CAPTURED_OUTPUT, decode_lines
+from actions.telemetry.runtime_format import TOOL_OUTPUT, decode_lines
 
 
 class Bandwidth(msgspec.Struct, frozen=True, gc=False):
@@ -224,7 +224,7 @@ def read_nccl(text: str) -> NcclReading:
         report = _report_of(text)
         if report is not None:
             return report
-    cutter, reader = LineCutter(CAPTURED_OUTPUT), NcclReader()
+    cutter, reader = LineCutter(TOOL_OUTPUT), NcclReader()
     for line in decode_lines([*cutter.feed(text.encode("utf-8", "replace")), *cutter.finish()]):
         reader.feed(line)
     return reader.reading()

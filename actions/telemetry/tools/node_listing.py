@@ -34,10 +34,10 @@ class NodeListing(msgspec.Struct, frozen=True, gc=False):
     def amount(self, section: str, resource: str) -> float | None:
         """Return an amount in its base unit (cores, bytes, devices); `None` if the listing does not have it."""
         text = self.sections.get(section, {}).get(resource)
-        return None if text is None else amount_of(text)
+        return None if text is None else quantity_of(text)
 
 
-def amount_of(text: str) -> float | None:
+def quantity_of(text: str) -> float | None:
     """Return a quantity of Kubernetes in its base unit; `None` if it is not one."""
     try:
         return parse_quantity(text)
@@ -66,7 +66,7 @@ def read_node_listing(text: str) -> list[NodeListing]:
                 nodes.append(NodeListing("", {}))
             section = nodes[-1].sections.setdefault(title, {})
         elif amount := _AMOUNT.match(line):
-            if section is not None and amount_of(amount[2]) is not None:
+            if section is not None and quantity_of(amount[2]) is not None:
                 section[amount[1]] = amount[2]
         elif _OTHER.match(line):
             section = None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actions.base.line_cutter import BAR_BYTES, MAX_LINE_BYTES, CutPolicy, LineCutter
 from actions.cluster.logs.lines import KUBELET_LOG
-from actions.telemetry.runtime_format import CAPTURED_OUTPUT, decode_lines
+from actions.telemetry.runtime_format import TOOL_OUTPUT, decode_lines
 
 FILE = CutPolicy(overflow="cut", keeps_ends=True)
 BAR = b"".join(b"\rEpoch 0:  %d%%" % percent for percent in range(100)) * 12
@@ -25,7 +25,7 @@ def lines_of(chunks: list[bytes], policy: CutPolicy) -> list[bytes]:
     return [line for chunk in chunks for line in cutter.feed(chunk)] + cutter.finish()
 
 
-@pytest.mark.parametrize("policy", [CutPolicy(), FILE, KUBELET_LOG, CAPTURED_OUTPUT])
+@pytest.mark.parametrize("policy", [CutPolicy(), FILE, KUBELET_LOG, TOOL_OUTPUT])
 @given(parts=TEXTS, cuts=st.lists(st.integers(0, 20_000), max_size=8))
 def test_lines_do_not_depend_on_how_the_stream_arrives(policy: CutPolicy, parts: list[bytes], cuts: list[int]) -> None:
     text = b"".join(parts)
@@ -62,7 +62,7 @@ def test_a_line_of_a_file_without_end_is_cut() -> None:
 
 
 def test_what_is_beyond_the_limit_is_dropped_and_counted() -> None:
-    cutter = LineCutter(CAPTURED_OUTPUT)
+    cutter = LineCutter(TOOL_OUTPUT)
     assert cutter.feed(b"x" * (MAX_LINE_BYTES + 5)) == []
     line, short = decode_lines(cutter.feed(b"\nshort\n"))
     assert line == "x" * MAX_LINE_BYTES + " … (+5 bytes)"
@@ -71,4 +71,4 @@ def test_what_is_beyond_the_limit_is_dropped_and_counted() -> None:
 
 def test_every_redraw_of_a_captured_bar_is_a_line_but_not_inside_a_record_of_a_log_file() -> None:
     record = b"2026-11-21T10:00:00Z stdout F 10%\r20%"
-    assert lines_of([b"10%\r20%\r\n", record, b"\n30%"], CAPTURED_OUTPUT) == [b"10%", b"20%", b"", record, b"30%"]
+    assert lines_of([b"10%\r20%\r\n", record, b"\n30%"], TOOL_OUTPUT) == [b"10%", b"20%", b"", record, b"30%"]

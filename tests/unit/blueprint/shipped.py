@@ -11,7 +11,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 
 
 @cache
@@ -25,6 +25,6 @@ def object_of(
 ) -> dict[str, Any]:
     """The one object of a stage that is of one of these kinds, with these parameters and outputs of other stages."""
     blueprint = shipped(name)
-    objects = manifests_of(blueprint, stage, bind(blueprint, given), run_id="r", outputs=outputs)
+    objects = stage_manifests(blueprint, stage, bind(blueprint, given), run_id="r", outputs=outputs)
     (manifest,) = [item for item in objects if item["kind"] in kinds]
     return manifest

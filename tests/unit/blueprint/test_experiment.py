@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from actions.sandbox.programs import checkpoints
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
@@ -30,7 +30,7 @@ def _job(name: str, preset: str = "", **given: Any) -> tuple[str, dict[str, str]
     """The script of the Job, its variables, and the mount of the file system."""
     blueprint = shipped(name)
     binding = bind(blueprint, given, preset=preset)
-    config, job = manifests_of(blueprint, "experiment", binding, run_id="r", outputs={})
+    config, job = stage_manifests(blueprint, "experiment", binding, run_id="r", outputs={})
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert job["spec"]["backoffLimit"] == 0, "what is refused once is refused again"
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
@@ -174,7 +174,7 @@ def test_what_only_goes_on_has_the_same_values(name: str) -> None:
 def test_its_image_comes_from_the_registry_of_the_site(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EKSML_IMAGE_REGISTRY", "registry.example/public")
     blueprint = shipped(name)
-    _, job = manifests_of(blueprint, "experiment", bind(blueprint, {}), run_id="r", outputs={})
+    _, job = stage_manifests(blueprint, "experiment", bind(blueprint, {}), run_id="r", outputs={})
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example/public/docker/library/busybox:1.36"
 

@@ -15,7 +15,7 @@ from actions.base.errors import ParameterError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of, tfvars_of
+from actions.blueprint.render import stage_manifests, tfvars_of
 from tests.support.missing import needs
 from tests.unit.blueprint.shipped import object_of, shipped
 
@@ -125,7 +125,7 @@ def test_the_image_is_named_by_the_digest_that_the_registry_has_unless_one_is_gi
 def test_volume_and_claim_find_each_other_and_no_other() -> None:
     objects = {
         item["kind"]: item
-        for item in manifests_of(
+        for item in stage_manifests(
             blueprint(),
             "volumes",
             bind(blueprint(), {}),
@@ -271,7 +271,7 @@ def test_a_limit_of_restarts_is_of_the_group_and_not_of_one_node() -> None:
         binding = bind(blueprint(), {}, preset=preset)
         (job,) = [
             item
-            for item in manifests_of(blueprint(), "train", binding, run_id="r", outputs=_IMAGE)
+            for item in stage_manifests(blueprint(), "train", binding, run_id="r", outputs=_IMAGE)
             if item["kind"] == "PyTorchJob"
         ]
         assert job["spec"]["runPolicy"]["backoffLimit"] == 4 * int(binding.values["nodes"])

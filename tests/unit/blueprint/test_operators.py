@@ -19,7 +19,7 @@ from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.mirror import Basis, Mirror
 from actions.blueprint.operators import built_manifest, digest_of, operator_manifests
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from actions.blueprint.stages import FieldChange, ManifestsStage, Source
 from tests.support.definitions import recorded_definitions
 from tests.support.missing import needs
@@ -169,7 +169,7 @@ def test_objects_of_the_stage_give_way_to_those_of_the_release(tmp_path: Path) -
     assert stage.source is not None
     theirs = b"apiVersion: v1\nkind: Namespace\nmetadata: {name: kubeflow, labels: {made: theirs}}\n"
     Mirror(tmp_path).take(stage.source, theirs, origin="by hand", by_hand=True, clock=SystemClock())
-    found = manifests_of(blueprint, "operators", bind(blueprint, {}), run_id="r", outputs={}, mirrors=[tmp_path])
+    found = stage_manifests(blueprint, "operators", bind(blueprint, {}), run_id="r", outputs={}, mirrors=[tmp_path])
     assert [each["kind"] for each in found] == ["Secret", "Namespace"]
     assert found[1]["metadata"]["labels"]["made"] == "theirs"
 

@@ -15,7 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.operators import operator_manifests
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import labels_of, manifests_of, secrets_of, tfvars_of
+from actions.blueprint.render import labels_of, secrets_of, stage_manifests, tfvars_of
 from actions.blueprint.stages import ManifestsStage, Source, TerraformStage
 from tests.unit.blueprint.builders import a_blueprint
 
@@ -28,12 +28,12 @@ OUTPUTS = {
 def rendered(stage: str, given: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     binding = bind(blueprint, given or {}, preset="rehearsal")
-    return manifests_of(blueprint, stage, binding, run_id="run-1", outputs=OUTPUTS)
+    return stage_manifests(blueprint, stage, binding, run_id="run-1", outputs=OUTPUTS)
 
 
 def test_every_form_of_target_is_rendered(tmp_path: Path) -> None:
     blueprint = load_blueprint(a_blueprint(tmp_path / "b"))
-    (job,) = manifests_of(
+    (job,) = stage_manifests(
         blueprint, "work", bind(blueprint, {"workers": 4}), run_id="r", outputs={"provision": {"answer": "42"}}
     )
     container = job["spec"]["template"]["spec"]["containers"][0]
@@ -90,7 +90,7 @@ def test_the_training_reads_as_many_files_as_the_data_job_writes() -> None:
 def test_a_missing_output_names_the_stage_to_run() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     with pytest.raises(BlueprintError, match=r"filesystem\.fsx_id, which has not been reported"):
-        manifests_of(blueprint, "volumes", bind(blueprint, {}), run_id="r", outputs={})
+        stage_manifests(blueprint, "volumes", bind(blueprint, {}), run_id="r", outputs={})
 
 
 def test_variables_are_those_that_the_root_declares() -> None:
@@ -137,7 +137,7 @@ def test_secrets_are_made_only_from_given_references() -> None:
         "the-key",
     )
     assert base64.b64decode(wandb["data"]["api-key"]) == b"the-key"
-    assert "the-key" not in json.dumps(manifests_of(blueprint, "train", binding, run_id="r", outputs=OUTPUTS))
+    assert "the-key" not in json.dumps(stage_manifests(blueprint, "train", binding, run_id="r", outputs=OUTPUTS))
 
 
 def a_mirror(folder: Path, *, digest: str = "") -> Path:

@@ -15,7 +15,7 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import declarations_of
 from actions.blueprint.stages import CheckStage, JobStage, TerraformStage
-from actions.blueprint.targets import text_of
+from actions.blueprint.targets import argument_text
 from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.shipped import shipped
 
@@ -37,7 +37,7 @@ def test_the_check_of_a_blueprint_reads_each_terraform_root_once(name: str, monk
     roots |= {root for preset in blueprint.presets.values() for root in preset.roots.values()}
     read = Mock(side_effect=declarations_of)
     monkeypatch.setattr(consistency, "declarations_of", read)
-    assert list(consistency.problems_of(blueprint)) == []
+    assert list(consistency.blueprint_problems(blueprint)) == []
     assert sorted(call.args[1] for call in read.call_args_list) == sorted(roots)
 
 
@@ -58,7 +58,7 @@ def test_every_choice_can_be_chosen_as_it_is_typed(name: str) -> None:
     """A choice of a text parameter that YAML reads as a number is refused, whatever is typed."""
     for key, parameter in shipped(name).parameters.items():
         for choice in parameter.choices:
-            assert read_value(key, parameter, text_of(choice)) == choice
+            assert read_value(key, parameter, argument_text(choice)) == choice
 
 
 CHOSEN: dict[str, Scalar] = {

@@ -10,7 +10,7 @@ from actions.base.errors import BlueprintError
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, reason_to_skip, skipped_stages
-from actions.blueprint.render import manifests_of, tfvars_of
+from actions.blueprint.render import stage_manifests, tfvars_of
 from tests.unit.blueprint.builders import a_blueprint
 
 DATA = (
@@ -34,7 +34,7 @@ def test_a_stage_is_left_out_unless_its_condition_holds(tmp_path: Path) -> None:
 
 def test_what_a_stage_that_is_left_out_would_set_stays_as_it_is(tmp_path: Path) -> None:
     blueprint = small(tmp_path, DATA, WHEN)
-    (job,) = manifests_of(blueprint, "work", bind(blueprint, {"data": "existing"}), run_id="r", outputs={})
+    (job,) = stage_manifests(blueprint, "work", bind(blueprint, {"data": "existing"}), run_id="r", outputs={})
     assert job["metadata"]["annotations"]["example.test/a"] == "unset"
 
 

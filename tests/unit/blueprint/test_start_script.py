@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from tests.unit.blueprint.shipped import shipped
 
 _STAGES = {"nemo-gpt3-5b": "train", "bionemo-esm1nv": "train", "llama2-trn1-mpi": "sources"}
@@ -24,7 +24,7 @@ _RANKS = 8
 
 def _script(name: str = "llama2-trn1-mpi") -> str:
     blueprint = shipped(name)
-    found = manifests_of(blueprint, _STAGES[name], bind(blueprint, {}), run_id="r", outputs=_OUTPUTS)
+    found = stage_manifests(blueprint, _STAGES[name], bind(blueprint, {}), run_id="r", outputs=_OUTPUTS)
     (config,) = [item for item in found if item["kind"] == "ConfigMap"]
     return str(config["data"]["pretrain.py"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.parts import FieldTarget, Scalar
-from actions.blueprint.targets import find, formatted, is_format
+from actions.blueprint.targets import find, is_format, target_value
 
 
 def an_object() -> dict[str, Any]:
@@ -117,9 +117,9 @@ def test_two_objects_of_one_name_are_an_error() -> None:
 
 
 def test_a_format_has_exactly_one_place() -> None:
-    assert formatted(7, "'x_%03d'") == "'x_007'"
-    assert formatted(7, "") == 7
-    assert formatted("a", "%s-node") == "a-node"
+    assert target_value(7, "'x_%03d'") == "'x_007'"
+    assert target_value(7, "") == 7
+    assert target_value("a", "%s-node") == "a-node"
     assert [is_format(text) for text in ("%s", "%dGi", "100%% %04d", "none", "%s%s", "%x", "%", "%5.2f")] == [
         True,
         True,

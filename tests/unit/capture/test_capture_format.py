@@ -15,12 +15,11 @@ import msgspec
 import pytest
 
 from actions.base.errors import ConfigError, UnreadableError
-from actions.capture.reader import CaptureReader
-from actions.capture.records import (
+from actions.capture.entries import (
+    ENTRY_BYTES,
     FIRST_LINE,
-    RECORD_BYTES,
     AnswerPart,
-    AnyRecord,
+    AnyEntry,
     Began,
     Connected,
     JournalRow,
@@ -31,11 +30,12 @@ from actions.capture.records import (
     Stopped,
     encoded,
 )
+from actions.capture.reader import CaptureReader
 from actions.capture.writer import CaptureWriter
 from tests.support.captures import WALL, MadeCapture, MovedClock
 from tests.support.polling import wait
 
-SOME: tuple[AnyRecord, ...] = (
+SOME: tuple[AnyEntry, ...] = (
     Connected(at=0.5, session=1, context="a", cluster="b", server="https://c"),
     AnswerPart(at=1.0, id=7, data=bytes(range(256))),
     RunWritten(at=1.5, run="r-1", rows=(JournalRow(1, WALL, "operator", "", 0, "created", "{}"),)),
@@ -45,8 +45,8 @@ SOME: tuple[AnyRecord, ...] = (
 )
 
 
-def read(file: Path) -> list[AnyRecord]:
-    return list(CaptureReader(file).records())
+def read(file: Path) -> list[AnyEntry]:
+    return list(CaptureReader(file).entries())
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None
     for end in range(200, len(whole), 251):
         file.write_bytes(whole[:end])
         reader = CaptureReader(file)
-        found = list(reader.records())
+        found = list(reader.entries())
         assert reader.is_cut
         assert found == made.records[: len(found)]
         most = max(most, len(found))
@@ -125,11 +125,11 @@ def test_what_waits_for_a_slow_disk_is_bounded(tmp_path: Path) -> None:
     writer = CaptureWriter(tmp_path / "a.capture", clock=MovedClock())
     is_taken = threading.Event()
 
-    def slow() -> list[AnyRecord]:
+    def slow() -> list[AnyEntry]:
         is_taken.wait()
         return []
 
-    for work in (slow, *[list[AnyRecord]] * 5):
+    for work in (slow, *[list[AnyEntry]] * 5):
         writer.put_work(work, 20 << 20)
     assert writer.stopped == "the disk takes it too slowly"
     is_taken.set()
@@ -171,7 +171,7 @@ HOSTILE: dict[str, tuple[bytes | Callable[[], bytes], str]] = {
     "no begin": (_packed(encoded(SOME[0])), "its first record is not the one that begins it"),
     "twice": (_packed(BEGAN, BEGAN), "it begins twice"),
     "torn": (_packed(BEGAN, encoded(SOME[0])[:-3]), "it ends in the middle of a record"),
-    "long": (_packed(BEGAN, (RECORD_BYTES + 1).to_bytes(4, "big")), "none may have more than"),
+    "long": (_packed(BEGAN, (ENTRY_BYTES + 1).to_bytes(4, "big")), "none may have more than"),
     "zero": (_packed(BEGAN, bytes(4)), "a record has 0 bytes"),
     "garbage": (_packed(BEGAN, b"\0\0\0\x04\xc1\xc1\xc1\xc1"), "a record cannot be read"),
     "unknown": (_packed(BEGAN, _raw({"type": "surprise"})), "a record cannot be read"),
@@ -213,7 +213,7 @@ def test_a_bomb_is_given_up_early(tmp_path: Path) -> None:
     file.write_bytes(packer.compress(FIRST_LINE + BEGAN + record * 300) + packer.flush())
     reader = CaptureReader(file)
     with pytest.raises(UnreadableError, match="400 times its size"):
-        list(reader.records())
+        list(reader.entries())
     assert reader.unpacked_bytes < 300 << 20
 
 

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from actions.base.errors import UnreachableError
+from actions.capture.entries import AnswerEnded, AnswerPart, AnyEntry, Asked, Connected
 from actions.capture.reader import CaptureReader
-from actions.capture.records import AnswerEnded, AnswerPart, AnyRecord, Asked, Connected
 from actions.capture.transport import captured
 from actions.capture.writer import CaptureWriter
 from actions.cluster.auth.kubeconfig import ChosenContext
@@ -102,19 +102,19 @@ class Session:
     async def call(self, method: str, url: str, body: bytes | None = None) -> bytes:
         return await self.transport.call(method, url, headers=HEADERS, body=body, deadline_seconds=1)
 
-    def kept(self) -> list[AnyRecord]:
+    def kept(self) -> list[AnyEntry]:
         """The records, after the end; with no token anywhere in the bytes."""
         self.writer.close()
         data = gzip.decompress(self.file.read_bytes())
         assert BEARER.removeprefix("Bearer ").encode() not in data
         assert SECRET.encode() not in data
-        return list(CaptureReader(self.file).records())
+        return list(CaptureReader(self.file).entries())
 
     def parts(self) -> bytes:
         return b"".join(record.data for record in self.kept() if isinstance(record, AnswerPart))
 
 
-def ended(records: list[AnyRecord]) -> list[AnswerEnded]:
+def ended(records: list[AnyEntry]) -> list[AnswerEnded]:
     return [record for record in records if isinstance(record, AnswerEnded)]
 
 

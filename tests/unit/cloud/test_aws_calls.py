@@ -21,7 +21,7 @@ from actions.base.errors import (
     UnreachableError,
 )
 from actions.cloud.account import fetch_identity
-from actions.cloud.aws_session import AwsSession, MissingPermissionError, error_of
+from actions.cloud.aws_session import AwsSession, MissingPermissionError, aws_error_of
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, token_factory
 from tests.unit.cloud.fake_aws import CA, FakeAws
 
@@ -206,12 +206,12 @@ def test_a_cluster_without_tls_gets_no_certificate(ca: str) -> None:
     ],
 )
 def test_what_a_service_does_not_have_is_missing_whatever_it_calls_that(code: str) -> None:
-    assert isinstance(error_of(refusal(code), action="ec2:DescribeX"), MissingError)
+    assert isinstance(aws_error_of(refusal(code), action="ec2:DescribeX"), MissingError)
 
 
 def test_a_malformed_id_is_a_refusal_and_a_missing_right_names_its_action() -> None:
-    assert isinstance(error_of(refusal("InvalidVolumeID.Malformed"), action="ec2:DescribeVolumes"), RefusedError)
-    error = error_of(refusal("AccessDenied"), action="iam:ListRoles")
+    assert isinstance(aws_error_of(refusal("InvalidVolumeID.Malformed"), action="ec2:DescribeVolumes"), RefusedError)
+    error = aws_error_of(refusal("AccessDenied"), action="iam:ListRoles")
     assert isinstance(error, MissingPermissionError)
     assert (error.action, error.hint) == ("iam:ListRoles", "Ask for the permission iam:ListRoles.")
 
@@ -225,5 +225,5 @@ def refusal(code: str) -> Exception:
 
 def test_a_store_that_does_not_answer_is_named_by_its_host_alone() -> None:
     cause = ReadTimeoutError(endpoint_url="https://team-runs.s3.amazonaws.com/ml/runs/x/lease.json?versionId=1")
-    error = error_of(cause, action="s3:PutObject")
+    error = aws_error_of(cause, action="s3:PutObject")
     assert error.message == "AWS did not answer s3:PutObject: Read timeout on team-runs.s3.amazonaws.com"

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
 from actions.base.errors import AccessError, MissingError, UnreachableError
-from actions.cloud.aws_session import GRACE_SECONDS, AwsSession, error_of, retry_not_found
+from actions.cloud.aws_session import GRACE_SECONDS, AwsSession, aws_error_of, retry_not_found
 from actions.cloud.eks import describe_cluster
 from tests.unit.cloud.fake_aws import FakeAws
 from tests.unit.cluster.clocks import HastyClock
@@ -27,7 +27,7 @@ def test_f33_what_botocore_retries_is_busy_and_no_more(code: str) -> None:
         {"Error": {"Code": code, "Message": "slow down"}, "ResponseMetadata": {"HTTPStatusCode": 400}},
         "DescribeCluster",
     )
-    assert isinstance(error_of(refusal, action="eks:DescribeCluster"), UnreachableError)
+    assert isinstance(aws_error_of(refusal, action="eks:DescribeCluster"), UnreachableError)
 
 
 async def test_f33_throttling_and_expiry_say_nothing_of_the_cluster(aws: FakeAws) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from actions.base.errors import AccessError, ConsoleError, FormatError, MissingError, UnreachableError
+from actions.base.objects import PreconditionError
 from actions.base.readonly import promise_readonly
 from actions.cloud import s3
 from actions.cloud.aws_session import AwsSession
-from actions.cloud.s3 import PreconditionError, S3Bucket
+from actions.cloud.s3 import S3Bucket
 from tests.support.stores import BUCKET, BUSY, DENIED, EXPIRED, SKEWED, SLOW_DOWN, TAKEN, Fault, Proxy, a_home
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from actions.base.errors import ConflictError, InputError, MissingError, RefusedError, UnreachableError
 from actions.cluster.objects.apply import ApplyConflictError, FieldConflict, apply, create
-from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch_object, list_objects, merge_patch
 from tests.unit.cluster.servers import session_to
 
 _GROUPS = {
@@ -124,7 +124,7 @@ async def test_an_unknown_field_is_quoted_with_the_object(tmp_path: Path) -> Non
 async def test_an_unknown_kind_names_the_operator_to_install(tmp_path: Path) -> None:
     async with session_to(Api(), tmp_path) as session:
         with pytest.raises(MissingError, match=r"does not know the kind Thing of x\.io/v1") as caught:
-            await fetch(session, Discovery(session), ObjectRef("x.io/v1", "Thing", "n", "t"))
+            await fetch_object(session, Discovery(session), ObjectRef("x.io/v1", "Thing", "n", "t"))
     assert "operator" in caught.value.hint
 
 
@@ -142,7 +142,7 @@ async def test_single_objects_go_to_the_right_paths(tmp_path: Path) -> None:
         await create(session, discovery, _manifest("v1", "Pod", "p", namespace="n"))
         await merge_patch(session, discovery, pod, {"status": {"phase": "Running"}}, subresource="status")
         assert await delete(session, discovery, pod, uid="u1") is True
-        await fetch(session, discovery, ObjectRef("v1", "Namespace", "", "n"))
+        await fetch_object(session, discovery, ObjectRef("v1", "Namespace", "", "n"))
     assert [(method, path) for method, path, _, _ in api.calls] == [
         ("POST", "/api/v1/namespaces/n/pods"),
         ("PATCH", "/api/v1/namespaces/n/pods/p/status"),

@@ -19,8 +19,8 @@ from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.device_decode import decode_device_claim, decode_slice
 from actions.cluster.state.device_index import DeviceIndex
 from actions.cluster.state.device_layer import DeviceLayer, own_node, own_pod, own_usage
-from actions.cluster.state.inventory import fetch_inventory, fetch_pods
 from actions.cluster.state.kept import WatchVersions, load_kept, write_kept
+from actions.cluster.state.listing import fetch_nodes, fetch_pods
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NOTHING, DeviceClaimFacts, NodeUsage, PodFacts, Resources, SliceFacts
@@ -482,13 +482,13 @@ async def test_kept_devices_are_shown_until_the_cluster_tells(
     assert _gpus(live) == gpus
 
 
-async def test_an_inventory_counts_devices_too(tmp_path: Path) -> None:
+async def test_a_listing_counts_devices_too(tmp_path: Path) -> None:
     async with session_to(Devices("v1beta2"), tmp_path) as session:
-        inventory = await fetch_inventory(session)
-    (node,) = inventory.nodes
-    used = inventory.usage[NODE_NAME]
+        listed = await fetch_nodes(session)
+    (node,) = listed.nodes
+    used = listed.usage[NODE_NAME]
     assert (node.allocatable.gpu, node.requested(used).gpu, used.pods) == (8, 2, 1)
-    assert inventory.unlisted_devices == ""
+    assert listed.unlisted_devices == ""
 
 
 async def test_listed_pods_have_their_devices(tmp_path: Path) -> None:
@@ -505,8 +505,8 @@ async def test_listed_pods_have_their_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refuses", ["resourceslices", "resourceclaims"])
-async def test_an_inventory_has_the_reason_why_devices_are_not_counted(tmp_path: Path, refuses: str) -> None:
+async def test_a_listing_has_the_reason_why_devices_are_not_counted(tmp_path: Path, refuses: str) -> None:
     async with session_to(Devices(refuses=refuses), tmp_path) as session:
-        inventory = await fetch_inventory(session)
-    assert f"{refuses} is forbidden" in inventory.unlisted_devices
-    assert inventory.nodes[0].allocatable.gpu == 0
+        listed = await fetch_nodes(session)
+    assert f"{refuses} is forbidden" in listed.unlisted_devices
+    assert listed.nodes[0].allocatable.gpu == 0

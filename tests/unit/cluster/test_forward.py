@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.remote.port_forward import PortForward, open_forward, pod_of
+from actions.cluster.remote.port_forward import PortForward, open_forward, pod_finder
 from tests.support.pods import pod_named
 from tests.support.polling import until
 from tests.unit.cluster.faults import refusal
@@ -79,7 +79,7 @@ class Troubles:
 async def forwarding(kubelet: Kubelet, folder: Path, *, pod: str = "") -> AsyncIterator[tuple[PortForward, Troubles]]:
     troubles = Troubles()
     async with session_to(kubelet, folder) as session:
-        find = pod_named(pod) if pod else pod_of(session, "work", "app=web")
+        find = pod_named(pod) if pod else pod_finder(session, "work", "app=web")
         async with open_forward(session, "work", find, 8080, on_trouble=troubles.told.put_nowait) as forward:
             yield forward, troubles
 

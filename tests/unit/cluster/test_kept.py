@@ -15,7 +15,7 @@ from actions.cluster.auth.kubeconfig import ChosenContext
 from actions.cluster.auth.session import REVIEWS
 from actions.cluster.state import kept
 from actions.cluster.state.cluster_state import ClusterState
-from actions.cluster.state.kept import KeptSnapshot, WatchVersions, identity_of, load_kept, write_kept
+from actions.cluster.state.kept import KeptSnapshot, WatchVersions, context_digest, load_kept, write_kept
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.watch.health import Health
@@ -171,18 +171,18 @@ def test_an_identity_is_that_of_server_authority_and_user(tmp_path: Path) -> Non
     authority = tmp_path / "ca"
     authority.write_text("one")
     by_file = replace(_CHOSEN, ca_data="", ca_file=str(authority))
-    first = identity_of(by_file)
+    first = context_digest(by_file)
     authority.write_text("two")
     others = [
-        identity_of(replace(_CHOSEN, server="https://two")),
-        identity_of(replace(_CHOSEN, context="there")),
-        identity_of(replace(_CHOSEN, ca_data="Q0I=")),
-        identity_of(replace(_CHOSEN, username="you")),
-        identity_of(by_file),
+        context_digest(replace(_CHOSEN, server="https://two")),
+        context_digest(replace(_CHOSEN, context="there")),
+        context_digest(replace(_CHOSEN, ca_data="Q0I=")),
+        context_digest(replace(_CHOSEN, username="you")),
+        context_digest(by_file),
         first,
     ]
-    assert identity_of(_CHOSEN) == identity_of(replace(_CHOSEN, namespace="other", token="renewed"))
-    assert len({identity_of(_CHOSEN), *others}) == 7
+    assert context_digest(_CHOSEN) == context_digest(replace(_CHOSEN, namespace="other", token="renewed"))
+    assert len({context_digest(_CHOSEN), *others}) == 7
 
 
 def test_a_secret_in_a_message_is_hidden(tmp_path: Path) -> None:

@@ -16,13 +16,7 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import FormatError, UnreachableError
-from actions.cluster.http import pool
-from actions.cluster.http.errors import ApiUnavailableError, status_of
-from actions.cluster.http.paging import PageCount
-from actions.cluster.http.pool import BodyReader, Unpacker
-from actions.cluster.http.retry import read_retry_after
-from actions.cluster.http.stream import HttpResponse
-from actions.cluster.limits import (
+from actions.cluster.bounds import (
     BODY_BYTES,
     EVENT_BYTES,
     INFORMATIONAL_ANSWERS,
@@ -32,6 +26,12 @@ from actions.cluster.limits import (
     SHORT_PAGE_SECONDS,
     OversizeError,
 )
+from actions.cluster.http import pool
+from actions.cluster.http.errors import ApiUnavailableError, status_of
+from actions.cluster.http.paging import PageCount
+from actions.cluster.http.pool import BodyReader, Unpacker
+from actions.cluster.http.retry import read_retry_after
+from actions.cluster.http.stream import HttpResponse
 from actions.cluster.objects.client import Discovery, list_objects
 from actions.cluster.remote.exec import open_exec
 from actions.cluster.watch import json_format as wire

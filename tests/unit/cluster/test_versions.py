@@ -10,7 +10,7 @@ from aiohttp import web
 
 from actions.base.errors import MissingError
 from actions.cluster.kinds import other_paths, other_versions
-from actions.cluster.objects.client import Discovery, ObjectRef, fetch, list_objects
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object, list_objects
 from actions.cluster.state.cluster_state import ClusterState
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import bookmark, event, refusal, stream
@@ -74,10 +74,10 @@ async def test_objects_are_read_in_the_version_that_is_served_but_named_in_it_fo
     async with session_to(_old_cluster, tmp_path) as session:
         discovery = Discovery(session)
         asked = ("kubeflow.org/v2beta1", "MPIJob")
-        assert (await fetch(session, discovery, ObjectRef(*asked, "default", "x")))["metadata"]["name"] == "x"
+        assert (await fetch_object(session, discovery, ObjectRef(*asked, "default", "x")))["metadata"]["name"] == "x"
         (found,) = await list_objects(session, discovery, *asked)
         assert found["apiVersion"] == "kubeflow.org/v1"
         with pytest.raises(MissingError, match=r"kind MPIJob of kubeflow\.org/v2beta1"):
             await discovery.resolve(*asked)
         with pytest.raises(MissingError, match=r"kind RayJob of ray\.io/v1\."):
-            await fetch(session, discovery, ObjectRef("ray.io/v1", "RayJob", "default", "x"))
+            await fetch_object(session, discovery, ObjectRef("ray.io/v1", "RayJob", "default", "x"))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.diagnose.described import age_of, parts_of
+from actions.cluster.diagnose.described import age_of, described_parts
 from actions.cluster.diagnose.engine import diagnose, diagnose_each
 from actions.cluster.diagnose.evidence import Evidence
 from actions.cluster.diagnose.parse_input import parse_evidence
@@ -199,7 +199,7 @@ def test_what_of_a_text_was_not_recognised_is_said(tmp_path: Path, capsys: pytes
 def test_no_text_makes_the_reader_fail(text: str) -> None:
     paste = read_paste(text, now=0.0)
     assert paste.summary is not None
-    assert parts_of(text.splitlines()) is not None
+    assert described_parts(text.splitlines()) is not None
 
 
 @pytest.mark.parametrize("middle", ["Name: x\n" * 20_000, "a" * 200_000, "  " * 100_000 + "x", "Events:\n" * 20_000])

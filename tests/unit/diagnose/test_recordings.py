@@ -9,7 +9,7 @@ import pytest
 
 from actions.cluster.diagnose.codes import Code, Finding, Severity
 from actions.cluster.diagnose.engine import diagnose_each
-from actions.cluster.diagnose.evidence import cleaned
+from actions.cluster.diagnose.evidence import clean_json
 from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.diagnose.select import drop_events_of_deleted_objects
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
@@ -65,13 +65,13 @@ def test_no_moment_of_a_recording_is_misread(path: Path) -> None:
     verdicts: dict[tuple[str, str], ObjectStatus] = {}
     for change in changes(path):
         world.change(change)
-        clean.change(cleaned(change))  # the same as the cleaned world, cleaned once
+        clean.change(clean_json(change))  # the same as the cleaned world, cleaned once
         if world.changed is not None:
             verdicts[world.changed] = object_status(world.objects[world.changed])
             _check_verdict(world.objects[world.changed], verdicts[world.changed])
         verdicts = {key: verdict for key, verdict in verdicts.items() if key in world.objects}
         _check_findings(world, verdicts, _told(clean))
-    assert clean.documents() == cleaned(world.documents())
+    assert clean.documents() == clean_json(world.documents())
 
 
 def test_a_job_that_has_failed_is_always_told() -> None:
@@ -80,7 +80,7 @@ def test_a_job_that_has_failed_is_always_told() -> None:
         last, clean = World(), World()
         for change in changes(path):
             last.change(change)
-            clean.change(cleaned(change))
+            clean.change(clean_json(change))
         verdicts = {key: object_status(document) for key, document in last.objects.items()}
         if any(v.state is WorkState.FAILED for (kind, _), v in verdicts.items() if kind in _ROOTS) and not _told(clean):
             silent.append(path.stem)

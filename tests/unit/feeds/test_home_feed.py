@@ -16,8 +16,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.logs.lines import LogLine
 from actions.cluster.state.snapshot import ChangeLog
 from actions.fleet.facts import NodeFacts, PodFacts
-from actions.fleet.health import UNREAD
 from actions.fleet.totals import totals_of
+from actions.fleet.verdict import UNREAD
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs

@@ -23,7 +23,7 @@ from actions.run.presence.record import RemoteRun, manifest_of, presence_of, rea
 from actions.run.presence.remote_view import StoreRuns
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
-from actions.run.store.lease import StoreLease
+from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.takeover import take_over
 from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
@@ -337,7 +337,7 @@ async def test_the_list_names_the_machine_that_the_home_has_before_the_cluster_d
 ) -> None:
     """A new machine that cannot reach the cluster for a while; of a home that is not the operator's nothing is read."""
     clock, asked = HandClock(), list[tuple[str, ...]]()
-    taken = StoreLease(2, Operator("ben", "laptop-2"), clock.now().timestamp(), 30.0, "tag")
+    taken = StoreLease(LeaseDocument(2, Operator("ben", "laptop-2"), "", "", 30.0, ""), "tag", clock.now().timestamp())
     run = a_remote(home="s3://team-runs/ml")
     feed = a_feed(run)
 

@@ -20,7 +20,7 @@ from tui.panes.accelerators import AcceleratorsPane
 from tui.panes.nodes import NodesPane
 from tui.present.cells import text_of as text_of_cells
 from tui.present.header import HeaderFacts, header_line
-from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.home_board import HomeFacts, home_board
 from tui.textual_private import screen_text
 
 POD = a_pod("worker-0", gpu=1)

@@ -25,7 +25,7 @@ from tests.support.fixed_cluster import picture
 from tests.unit.present.test_board import texts
 from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Span, Tone
-from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
 

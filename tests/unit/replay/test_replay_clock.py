@@ -9,7 +9,7 @@ import pytest
 
 from actions.base.errors import ParameterError
 from actions.replay.clock import FASTEST, ReplayClock
-from actions.replay.session import Replay
+from actions.replay.replay import Replay
 from tests.support.captures import WALL, MadeCapture, MovedClock, event, thing
 from tui.feeds.replay import badge_text
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from actions.base.errors import MissingError, RefusedError, UnreachableError
-from actions.capture.records import Answered, AnswerPart
+from actions.capture.entries import Answered, AnswerPart
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiMissingError
 from actions.cluster.logs.batch import LogBatch
 from actions.cluster.logs.follow import ContainerLog, LogFollower, read_log
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.state.cluster_state import ClusterState
-from actions.replay.session import Replay
+from actions.replay.replay import Replay
 from tests.support.captures import SERVER, MadeCapture, MovedClock, event, thing
 from tests.support.polling import until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.capture.entries import AnswerPart, JournalRow, RunFile, RunLived, RunWritten
 from actions.capture.reader import CaptureReader
-from actions.capture.records import AnswerPart, JournalRow, RunFile, RunLived, RunWritten
 from actions.capture.runs import RunsCapture
 from actions.capture.writer import CaptureWriter
 from actions.replay.index import CaptureIndex, read_index
@@ -123,7 +123,7 @@ def test_nothing_secret_of_a_run_is_kept(copied: Copied) -> None:
         copied.write(run / name, "canary-that-is-not-copied")
     copied.look()
     index = copied.index()
-    kept = [record for record in index.run_records(run.name, 0, 100.0) if isinstance(record, RunFile)]
+    kept = [record for record in index.run_entries(run.name, 0, 100.0) if isinstance(record, RunFile)]
     index.close()
     assert {record.path for record in kept} >= {"logs/train/lines.log", "terraform/provision/apply.jsonl"}
     data = gzip.decompress(copied.file.read_bytes())

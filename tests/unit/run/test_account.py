@@ -14,7 +14,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cloud.aws_session import profile_environment
 from actions.run.client import load_run, send_request
-from actions.run.context.account import account_at_launch, compare_account
+from actions.run.context.run_account import account_at_launch, compare_account
 from actions.run.journal.folder import journal_path, terraform_path
 from actions.run.journal.store import Journal
 from actions.run.results import export_results
@@ -133,7 +133,7 @@ async def test_in_another_account_nothing_is_destroyed_and_the_audit_claims_noth
     async def elsewhere(_region: str) -> RunAccount:
         return OTHER
 
-    monkeypatch.setattr("actions.run.context.account.fetch_account", elsewhere)
+    monkeypatch.setattr("actions.run.context.run_account.fetch_account", elsewhere)
     view = await torn_down(folder)
     undo = next(step for step in view.teardown if step.id == "net")
     assert undo.state is StageState.FAILED

@@ -13,7 +13,7 @@ from actions.base.errors import ConfigError, ParameterError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import manifests_of, tfvars_of
+from actions.blueprint.render import stage_manifests, tfvars_of
 from actions.run.context.stage_context import StageContext
 from actions.run.results import ExportTarget, OpenResults, export_results, export_target
 from tests.support.answering import write_kubeconfig
@@ -119,7 +119,7 @@ def test_a_blueprint_with_results_makes_the_service_account_and_hands_the_prefix
     assert blueprint.results.export is not None
     binding = bind(blueprint, {"results_bucket": "my-models/team"})
     outputs = {stage.id: dict.fromkeys(stage.outputs, "x") for stage in blueprint.stages}
-    made = manifests_of(blueprint, "volumes", binding, run_id="r", outputs=outputs, namespace="ml")
+    made = stage_manifests(blueprint, "volumes", binding, run_id="r", outputs=outputs, namespace="ml")
     accounts = [item["metadata"] for item in made if item["kind"] == "ServiceAccount"]
     assert [(item["name"], item["namespace"]) for item in accounts] == [("eksml-export", "ml")]
     given = {"namespace": "ml"}

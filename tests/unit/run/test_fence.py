@@ -18,7 +18,7 @@ from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
 from actions.run.engine.fence import CLUSTER_ARBITER, GRACE_SECONDS, STORE_ARBITER, TRUST_SECONDS, Fence, SeenLease
-from actions.run.engine.recorder import RunnerJournal
+from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.elsewhere import FenceState, note_elsewhere, read_elsewhere, read_fence, write_fence
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease

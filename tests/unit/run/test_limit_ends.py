@@ -16,7 +16,7 @@ from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import Reservation
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.launch import create_run
 from actions.run.limits import ends
 from actions.run.limits.ends import NO_RESERVATION, UNNAMED_CREDENTIALS, fetch_ends

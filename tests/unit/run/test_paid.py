@@ -47,7 +47,7 @@ from tui.commands.confirmations import teardown_lines
 from tui.present.cells import Cells, text_of
 from tui.present.cost import cost_rows, total_lines
 from tui.present.header import HeaderFacts, header_line
-from tui.present.home.contents import HomeFacts, home_board
+from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.run import ending_lines
 
 HOUR = 3600.0

@@ -14,7 +14,7 @@ from actions.base.process import own_identity
 from actions.cluster.diagnose.codes import Code
 from actions.cluster.logs.lines import LogLine
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState
-from actions.fleet.health import PodTrouble, trouble_of, verdict_of
+from actions.fleet.verdict import PodTrouble, trouble_of, verdict_of
 from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter

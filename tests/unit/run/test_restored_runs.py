@@ -1,4 +1,4 @@
-"""A restored run is carried out here only if its home names no other machine; the cluster's part is in tests/flow."""
+"""A restored run is carried out here only if its store names no other machine; the cluster's part is in tests/flow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from actions.run.client import load_run
 from actions.run.journal.folder import journal_path, restored_path, runs_folder
 from actions.run.journal.store import Journal
 from actions.run.storage.archive import archive_run, restore_run
-from actions.run.store.lease import read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.mirror import TakenStore
 from actions.run.store.rows import append_rows
 from actions.run.takeover.restored import take_up_restored
@@ -42,7 +42,7 @@ def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prox
 
 
 def restored(tmp_path: Path, name: str) -> Path:
-    """A run with a home, as it comes from an archive that another machine has written."""
+    """A run with a store, as it comes from an archive that another machine has written."""
     folder = a_run_with_store(tmp_path, replace(creation(), run_id=name), CLOCK)
     archive_run(folder, tmp_path / "run.zip", CLOCK)
     restore_run(tmp_path / "run.zip", CLOCK)
@@ -55,7 +55,7 @@ def with_lease(tmp_path: Path, name: str) -> None:
     async def write() -> None:
         store, journal = opened(), Journal(journal_path(tmp_path / "runs" / name), CLOCK)
         await append_rows(store, name, journal.rows(), epoch=1)
-        await take_lease(store, name, ANNA, after=None, machine="bastion-1/abc")
+        await take_lease(store, name, ANNA, after=None, holder="bastion-1/abc")
         journal.close()
         store.close()
 
@@ -72,9 +72,9 @@ def test_a_run_that_another_machine_has_in_its_home_is_refused_and_taken_over_in
     folder = restored(tmp_path, "fake-had")
     with_lease(tmp_path, "fake-had")
     before = load_run(folder).last_seq
-    for confirm in ("", folder.name):  # what the home says counts, whatever is typed
+    for confirm in ("", folder.name):  # what the store says counts, whatever is typed
         with pytest.raises(
-            RefusedError, match=r"anna@bastion-1 carries out run fake-had \(epoch 1\), as the run's home"
+            RefusedError, match=r"anna@bastion-1 carries out run fake-had \(epoch 1\), as the run's store"
         ) as no:
             take_up(folder, confirm=confirm)
         assert f"runs takeover fake-had --store {URL}" in no.value.hint
@@ -86,7 +86,7 @@ def test_a_run_that_another_machine_has_in_its_home_is_refused_and_taken_over_in
         done = await take_over_run(
             "fake-had", TakenStore(store, CLOCK), CLOCK, confirm="fake-had", is_machine_gone=True, starts=False
         )
-        lease = await read_lease(store, "fake-had")
+        lease = await store.lease("fake-had")
         store.close()
         assert lease is not None
         return done.epoch if lease.epoch == done.epoch else 0
@@ -106,7 +106,7 @@ def test_a_run_of_which_the_home_has_no_lease_is_taken_up(home: Proxy, tmp_path:
 def test_a_home_that_is_away_is_no_answer(home: Proxy, tmp_path: Path) -> None:
     folder = restored(tmp_path, "fake-away")
     home.is_away = True
-    with pytest.raises(RefusedError, match="is not known, as the run's home was not reached") as no:
+    with pytest.raises(RefusedError, match="is not known, as the run's store was not reached") as no:
         take_up(folder)
     assert "--restored --confirm fake-away" in no.value.hint
     assert restored_path(folder).exists()
@@ -129,4 +129,4 @@ def test_a_copy_that_is_forgotten_names_no_command_that_deletes_its_home(
     """Another machine carries the run out from there."""
     folder = restored(tmp_path, "fake-rm")
     assert main(["runs", "rm", folder.name, "--confirm", folder.name]) == 0
-    assert capsys.readouterr().out.endswith(f"The run stays in its home {URL}: another machine may carry it out.\n")
+    assert capsys.readouterr().out.endswith(f"The run stays in its store {URL}: another machine may carry it out.\n")

@@ -22,7 +22,7 @@ from actions.run.state.records import RequestKind, TakenOver
 from actions.run.storage.compaction import DAY_SECONDS
 from actions.run.storage.disk_use import disk_json, disk_table, keep_up
 from actions.run.storage.spare_copies import SpareCopy, SpareKind, remove_copies, survey_copies
-from actions.run.store.lease import read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.mirror import TakenStore, refreshed_copy
 from actions.run.store.rows import append_rows, append_to_store
 from actions.run.takeover.take_over import take_over_run
@@ -71,7 +71,7 @@ async def taken_twice(tmp_path: Path, name: str) -> Path:
     logs_path(folder, "train").mkdir(parents=True)
     (logs_path(folder, "train") / "lines.log").write_bytes(b"x" * 40_000)
     store = opened()
-    lease = await take_lease(store, name, BEN, after=await read_lease(store, name))
+    lease = await take_lease(store, name, BEN, after=await store.lease(name))
     await append_to_store(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     await take_lease(store, name, BEN, after=lease, epoch=2)
     await take_over_run(name, TakenStore(store, CLOCK), CLOCK, confirm=name, is_machine_gone=True, starts=False)

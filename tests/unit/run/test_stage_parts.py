@@ -20,7 +20,7 @@ from actions.cluster.objects.client import ObjectRef
 from actions.run.checks.cluster import allows_instance_type
 from actions.run.context import secrets
 from actions.run.context.secrets import fetch_secrets, referenced_environment, resolve_secret
-from actions.run.engine.backend import LiveBackend
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import blueprint_path, journal_path
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import Journal

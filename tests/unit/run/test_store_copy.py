@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import FormatError
-from actions.cloud.s3 import S3Listed, S3Object, S3Written
-from actions.run.context.store_address import StoreAddress, run_key
+from actions.base.objects import ListedObject, StoredObject, WriteReceipt
+from actions.run.context.store_address import run_key
 from actions.run.journal.folder import journal_path, series_path
 from actions.run.journal.store import Journal
 from actions.run.store.mirror import MOST_PART_BYTES, fetch_run
@@ -45,7 +45,7 @@ class Body(bytes):
 class Store:
     """A home in memory that knows how much of it others hold; a curve's parts are made as they are read."""
 
-    address = StoreAddress("fake", "")
+    address = "s3://fake"
 
     def __init__(self, parts: int) -> None:
         self.kept: dict[str, bytes] = {}
@@ -57,25 +57,28 @@ class Store:
         size = self.sizes.get(number, TAIL_BYTES)
         return b'{"step": %d, "x": "' % number + b"x" * (size - 29 - len(str(number))) + b'"}' + b" " * 9 + b"\n"
 
-    async def get(self, name: str, *, limit_bytes: int = 1 << 30) -> S3Object | None:
+    async def lease(self, _: str) -> None:
+        return None
+
+    async def get(self, name: str, *, limit_bytes: int = 1 << 30) -> StoredObject | None:
         self.asked.append(name)
         if "/series/" in name:
             data = self.part(int(name.rpartition("/")[2]) // TAIL_BYTES)
             if len(data) > limit_bytes:
                 raise FormatError(f"{name} has more than {limit_bytes} bytes.")
-            return S3Object(Body.of(data), "e", 0.0, 0.0)
-        return S3Object(self.kept[name], "e", 0.0, 0.0) if name in self.kept else None
+            return StoredObject(Body.of(data), "e", 0.0, 0.0)
+        return StoredObject(self.kept[name], "e", 0.0, 0.0) if name in self.kept else None
 
-    async def put_if_absent(self, name: str, data: bytes) -> S3Written:
+    async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
         self.kept[name] = data
-        return S3Written("e", 0.0)
+        return WriteReceipt("e", 0.0)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[S3Listed]:
+    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
         series = [
-            S3Listed(PART(number * TAIL_BYTES), "e", self.sizes.get(number, TAIL_BYTES), 0.0)
+            ListedObject(PART(number * TAIL_BYTES), "e", self.sizes.get(number, TAIL_BYTES), 0.0)
             for number in range(self.parts)
         ]
-        kept = [S3Listed(name, "e", len(data), 0.0) for name, data in self.kept.items()]
+        kept = [ListedObject(name, "e", len(data), 0.0) for name, data in self.kept.items()]
         return [item for item in (*kept, *series) if item.key.startswith(prefix) and item.key > after]
 
 

@@ -17,7 +17,7 @@ from actions.run.journal.folder import terraform_path
 from actions.run.spool.files import AppendOnly
 from actions.run.spool.format import points_file
 from actions.run.state.records import Output
-from actions.run.store.lease import read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.mirror import fetch_run
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
@@ -70,7 +70,7 @@ class Fenced:
     async def _read(self) -> SeenLease | None:
         if self.hangs:
             await self.clock.sleep(3600)
-        lease = await read_lease(self.run.store, self.run.folder.name)
+        lease = await self.run.store.lease(self.run.folder.name)
         return None if lease is None else SeenLease(lease.epoch, lease.owner)
 
     def begin(self) -> list[asyncio.Task[None]]:
@@ -143,7 +143,7 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
         await seconds_until(clock, lambda: bool(home.puts("points.jsonl")), 60)
         await cancelled(tasks)  # it is stopped between two looks
 
-        lease = await read_lease(one.run.store, folder.name)
+        lease = await one.run.store.lease(folder.name)
         assert lease is not None
         await take_lease(one.run.store, folder.name, BEN, after=lease)
         one.stopped_seconds = 600.0

@@ -17,17 +17,9 @@ from actions.run.journal import machine
 from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
-from actions.run.store.lease import (
-    LeaseHeldError,
-    RunStatus,
-    StoreLease,
-    claim_lease,
-    read_lease,
-    renew_lease,
-    take_lease,
-)
+from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.mirror import TakenStore, become_original, fetch_run
-from actions.run.store.objects import RunStore, TakenError
+from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.replica import Replica
 from actions.run.store.rows import append_to_store, read_rows
 from tests.support.stores import (
@@ -86,7 +78,7 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
             await seconds_until(clock, lambda: old.replica.sent == 1, 5)
         # the old machine sleeps; another one takes over
         store = opened()
-        lease = await take_lease(store, folder.name, BEN, after=await read_lease(store, folder.name))
+        lease = await take_lease(store, folder.name, BEN, after=await store.lease(folder.name))
         assert lease.epoch == 2
         await append_to_store(store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
         await fetch_run(store, folder.name, copy)
@@ -162,7 +154,7 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
 
 
 async def lease_there(store: RunStore, run_id: str) -> StoreLease:
-    lease = await read_lease(store, run_id)
+    lease = await store.lease(run_id)
     assert lease is not None
     return lease
 
@@ -209,34 +201,41 @@ def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path
     async def work() -> None:
         store: RunStore = opened()
         run_id = f"lease-{abs(hash(tmp_path)):x}"
-        assert await read_lease(store, run_id) is None
-        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
-        found = await read_lease(store, run_id)
+        assert await store.lease(run_id) is None
+        lease = await take_lease(store, run_id, ANNA, after=None, holder="a")
+        found = await store.lease(run_id)
         assert found is not None
         assert found.is_live
         assert (found.epoch, found.owner) == (1, ANNA)
         home.clock_offset_seconds = 31
-        aged = await read_lease(store, run_id)
+        aged = await store.lease(run_id)
         assert aged is not None
         assert not aged.is_live
         assert aged.age_seconds >= 30
         lease = await renew_lease(store, run_id, lease)  # late, and nobody has taken it
-        taken = await take_lease(store, run_id, BEN, after=await read_lease(store, run_id), machine="b")
+        taken = await take_lease(store, run_id, BEN, after=await store.lease(run_id), holder="b")
         assert taken.epoch == 2
         with pytest.raises(ConflictError, match="ben@laptop-2 has taken over"):
             await renew_lease(store, run_id, lease)
         with pytest.raises(ConflictError):
             await take_lease(store, run_id, ANNA, after=found)
         with pytest.raises(ConflictError):
-            await claim_lease(store, run_id, ANNA, epoch=1, machine="a", status=RunStatus())
-        with pytest.raises(ConflictError):  # a copy of the folder on another machine
-            await claim_lease(store, run_id, BEN, epoch=2, machine="c", status=RunStatus())
-        assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b", status=RunStatus())).epoch == 2
+            await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus())
+        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b", status=RunStatus())).epoch == 2
         home.clock_offset_seconds = 0
-        with pytest.raises(LeaseHeldError, match="ben@laptop-2 has renewed"):  # the same folder under another boot
-            await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())
+        with pytest.raises(LeaseHeldError, match="ben@laptop-2 has renewed") as held:  # the same folder elsewhere
+            await claim_lease(store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus())
+        with pytest.raises(LeaseHeldError):  # no sign since
+            await claim_lease(
+                store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus(), held=held.value.lease
+            )
+        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b", status=RunStatus())).epoch == 2
+        with pytest.raises(TakenError, match="a copy of its folder"):  # it lives
+            await claim_lease(
+                store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus(), held=held.value.lease
+            )
         home.clock_offset_seconds = 31
-        assert (await claim_lease(store, run_id, BEN, epoch=2, machine="b/restarted", status=RunStatus())).epoch == 2
+        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus())).epoch == 2
         store.close()
 
     asyncio.run(work())
@@ -246,7 +245,7 @@ def test_a_renewal_whose_answer_was_lost_is_no_conflict(home: Proxy, tmp_path: P
     async def work() -> None:
         store = opened()
         run_id = f"lost-{abs(hash(tmp_path)):x}"
-        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
+        lease = await take_lease(store, run_id, ANNA, after=None, holder="a")
         home.loses_answers, home.applies = True, lambda method, path: method == "PUT"
         with pytest.raises(Exception, match="did not answer"):
             await renew_lease(store, run_id, lease)
@@ -263,7 +262,7 @@ def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(
     async def work() -> None:
         store = opened()
         run_id = f"own-{abs(hash(tmp_path)):x}"
-        lease = await take_lease(store, run_id, ANNA, after=None, machine="a")
+        lease = await take_lease(store, run_id, ANNA, after=None, holder="a")
         home.fault, home.applies = TAKEN, lambda method, path: method == "PUT"
         with pytest.raises(RefusedError, match="though no other machine has written it"):
             await renew_lease(store, run_id, lease)
@@ -273,7 +272,7 @@ def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(
         with pytest.raises(RefusedError):
             await renew_lease(store, run_id, renewed)
         home.mend()
-        await take_lease(store, run_id, BEN, after=renewed, machine="b")
+        await take_lease(store, run_id, BEN, after=renewed, holder="b")
         with pytest.raises(ConflictError, match="has taken over"):
             await renew_lease(store, run_id, renewed)
         store.close()
@@ -292,7 +291,7 @@ def test_the_end_of_a_run_gives_the_lease_back(home: Proxy, tmp_path: Path) -> N
         await run.journal.write(RunRequest(RequestKind.CANCEL))
         await run.replica.finish(await run.journal.view())
         store = opened()
-        lease = await read_lease(store, folder.name)
+        lease = await store.lease(folder.name)
         assert lease is not None
         assert not lease.is_live
         assert lease.status.last_seq == 2
@@ -356,7 +355,7 @@ def test_a_lease_that_was_removed_takes_nothing_over(home: Proxy, tmp_path: Path
             await run.store.delete(f"runs/{folder.name}/lease.json")
             await clock.sleep(15)
             assert not task.done()
-            lease = await read_lease(run.store, folder.name)
+            lease = await run.store.lease(folder.name)
             assert lease is not None
             assert (lease.epoch, lease.owner) == (1, ANNA)
         run.close()

@@ -98,7 +98,7 @@ REASONS = {
     "expired": "The AWS credentials are not valid any more (ExpiredToken)",
     "denied": "AWS refused s3:",
     "answers lost": "AWS did not answer s3:",
-    "lease refused": "refuses to renew the lease of",
+    "lease refused": "refuses the lease of",
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs with a home, from the launch to the list: real processes, bad addresses, foreign objects."""
+"""Runs with a store, from the launch to the list: real processes, bad addresses, foreign objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from actions.base.errors import (
 from actions.base.process import is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cloud.s3 import S3Listed
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.store_address import parse_store, run_key
@@ -41,16 +40,16 @@ from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
 from actions.run.presence.remote_view import runs_of_store
 from actions.run.report import run_table
-from actions.run.state.records import RequestKind, TakenOver, encode_body
+from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
 from actions.run.store import files
+from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
-from actions.run.store.lease import RunStatus, read_lease, take_lease
+from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store
 from actions.run.store.mirror import TakenStore, fetch_run, is_lease_news, refreshed_copy
-from actions.run.store.objects import open_store
+from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import SegmentHead, read_rows
-from actions.run.store.series import parts_of
 from tests.support.polling import wait
 from tests.support.stores import (
     ANNA,
@@ -59,7 +58,6 @@ from tests.support.stores import (
     CREDENTIALS,
     DENIED,
     EXPIRED,
-    TAKEN,
     URL,
     Proxy,
     a_run_with_store,
@@ -96,20 +94,22 @@ def test_a_runner_that_is_killed_leaves_no_gap_and_nothing_twice(home: Proxy, tm
     environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}
     first = start_runner(folder, environment=environment, module=RUNNER)
     assert first is not None
-    wait(lambda: len(rows_in_store(folder.name)) >= 6, "some records in the home")
+    wait(lambda: len(rows_in_store(folder.name)) >= 6, "some records in the store")
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: load_run(folder).state is RunState.UNKNOWN, "a run without runner")
     (folder / "hold-operators").rmdir()
     assert start_runner(folder, environment=environment, module=RUNNER) is not None
     wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
-    wait(lambda: rows_in_store(folder.name) == stored(folder), "the whole journal in the home")
+    wait(lambda: rows_in_store(folder.name) == stored(folder), "the whole journal in the store")
     send_request(folder, RequestKind.TEARDOWN, start=False)
-    start_runner(folder, environment=environment, module=RUNNER)  # or the one before, which may wait for the home still
+    start_runner(
+        folder, environment=environment, module=RUNNER
+    )  # or the one before, which may wait for the store still
     wait(lambda: load_run(folder).state is RunState.TORN_DOWN, "the end of the teardown")
-    wait(lambda: rows_in_store(folder.name) == stored(folder), "the teardown in the home")
+    wait(lambda: rows_in_store(folder.name) == stored(folder), "the teardown in the store")
 
     async def lease_is_back() -> bool:
-        lease = await read_lease(opened(), folder.name)
+        lease = await opened().lease(folder.name)
         return lease is not None and not lease.is_live and lease.status.state == "torn down"
 
     wait(lambda: asyncio.run(lease_is_back()), "the lease to be given back")
@@ -123,7 +123,7 @@ def test_a_home_that_is_away_delays_no_stage(home: Proxy, tmp_path: Path) -> Non
     wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
     took = stored(folder)[-1].at - stored(folder)[0].at
     assert took < 60
-    wait(lambda: "home: " in (folder / "runner.log").read_text(), "the reason in the log")
+    wait(lambda: "store: " in (folder / "runner.log").read_text(), "the reason in the log")
 
 
 def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(home: Proxy, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     (folder / "hold-operators").mkdir()
     runner = start_runner(folder, environment=environment, module=RUNNER)
     assert runner is not None
-    wait(lambda: rows_in_store(folder.name), "a record in the home")
+    wait(lambda: rows_in_store(folder.name), "a record in the store")
     home.is_away = True
     (folder / "hold-operators").rmdir()
     wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the end")
@@ -145,14 +145,14 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     wait(lambda: not is_alive(runner), "the end of its runner")
     (run,) = list_runs(folder.parent)
     assert (run.is_interrupted, run.is_store_behind) == (False, True)
-    assert stage_cell(run) == Span("home behind", Tone.WARN)
-    with pytest.raises(RefusedError, match=f"its home {URL} may not have its end") as refused:
+    assert stage_cell(run) == Span("store behind", Tone.WARN)
+    with pytest.raises(RefusedError, match=f"its store {URL} may not have its end") as refused:
         forget_run(folder, confirm=folder.name)
     assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"
-    assert f"Its runner was lost, and its home {URL} may not have its end:" in run_table(load_run(folder))
+    assert f"Its runner was lost, and its store {URL} may not have its end:" in run_table(load_run(folder))
     home.is_away = False
 
-    assert look() == ["Run fake-behind is over (succeeded), and its home may not have that: a runner brings it there."]
+    assert look() == ["Run fake-behind is over (succeeded), and its store may not have that: a runner brings it there."]
     wait(lambda: not list_runs(folder.parent)[0].has_runner, "the end of the next runner")
     assert rows_in_store(folder.name) == stored(folder)
     (run,) = list_runs(folder.parent)
@@ -166,7 +166,7 @@ def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Pa
     environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": home.address}
     old = start_runner(folder, environment=environment, module=RUNNER)
     assert old is not None
-    wait(lambda: len(rows_in_store(folder.name)) >= 6, "some records in the home")
+    wait(lambda: len(rows_in_store(folder.name)) >= 6, "some records in the store")
     os.kill(old.pid, signal.SIGSTOP)
 
     async def take() -> Path:
@@ -191,7 +191,7 @@ def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Pa
     os.kill(old.pid, signal.SIGCONT)
     wait(lambda: not is_alive(old), "the old runner's end")
     assert "taken over" in (folder / "runner.log").read_text()  # by the lease or by the fence: one of them is first
-    wait(lambda: rows_in_store(folder.name) == stored(place), "the new machine's journal in the home")
+    wait(lambda: rows_in_store(folder.name) == stored(place), "the new machine's journal in the store")
 
 
 async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_has_it(home: Proxy) -> None:
@@ -200,7 +200,7 @@ async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_ha
     lease = await take_lease(store, "fake-1121-0001", ANNA, after=None)
     with pytest.raises(MissingError, match="no record of fake-1121-0001 yet"):
         await TakenStore(store, SystemClock()).take("fake-1121-0001", BEN, after=lease)
-    left = await read_lease(store, "fake-1121-0001")
+    left = await store.lease("fake-1121-0001")
     store.close()
     assert left is not None
     assert (left.epoch, left.owner) == (1, ANNA)
@@ -212,7 +212,7 @@ async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_ha
              "s3://bucket/a//b", "s3://bucket/" + "a" * 300, "bucket/prefix", "s3://bucket/é"],
 )  # fmt: skip
 def test_what_is_no_home_is_refused_in_one_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a home for runs") as refusal:
+    with pytest.raises(UsageError, match="is not a store for runs") as refusal:
         parse_store(text)
     assert "s3://BUCKET" in refusal.value.sentence()
 
@@ -278,7 +278,7 @@ def test_a_launch_writes_its_home_and_owner(home: Proxy, tmp_path: Path) -> None
     assert view.store == URL
     assert view.owner is not None
     assert view.owner.host == os.uname().nodename
-    assert f"Home       {URL}" in run_table(view)
+    assert f"Store      {URL}" in run_table(view)
     runs = {run.id: run for run in asyncio.run(list_store(opened()))}
     assert runs[folder.name].owner == view.owner
     assert runs[folder.name].title == "Small"
@@ -314,23 +314,23 @@ def test_a_run_that_could_not_be_created_is_not_in_its_home(
 class _Careless:
     """A store that replaces whatever it is told to write."""
 
-    address = parse_store(URL)
+    address = URL
 
     def __init__(self) -> None:
-        self.deleted: list[str] = []
+        self.removed: list[str] = []
 
-    async def put_if_absent(self, *_: object) -> None:
-        return
+    async def put_lease(self, _: str, document: LeaseDocument, **__: object) -> StoreLease:
+        return StoreLease(document, "", 0.0)
 
-    async def delete(self, name: str) -> None:
-        self.deleted.append(name)
+    async def remove_run(self, run_id: str) -> None:
+        self.removed.append(run_id)
 
 
 def test_a_store_that_ignores_conditions_is_no_home() -> None:
     careless: Any = _Careless()
     with pytest.raises(ConfigError, match="replaces an object that a write must not replace"):
         asyncio.run(announce_run(careless, creation()))
-    assert careless.deleted == ["runs/fake-1121-0001/about.json"]
+    assert careless.removed == ["fake-1121-0001"]
 
 
 async def test_a_run_that_is_not_created_as_its_home_fails_is_not_listed_there(home: Proxy) -> None:
@@ -362,16 +362,18 @@ async def test_a_run_that_its_home_keeps_although_it_was_not_created_is_named(ho
     with pytest.raises(ConsoleError) as refused:
         await announce_run(store, replace(creation(), run_id="fake-kept"))
     home.mend()
-    command = f"aws s3 rm {URL}/runs/fake-kept/about.json"
-    assert f"Nothing was launched, but the home lists fake-kept until `{command}`." in refused.value.hint
+    command = f"aws s3 rm {URL}/runs/fake-kept/lease.json"
+    assert f"Nothing was launched, but the store lists fake-kept until `{command}`." in refused.value.hint
     assert "fake-kept" in {run.id for run in await list_store(store)}
     store.close()
 
 
-def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
-    home.fault, home.applies = TAKEN, lambda method, _path: method == "PUT"
-    with pytest.raises(ConflictError, match="has a run fake-1121-0001 already"):
-        asyncio.run(announce_run(opened(), creation()))
+async def test_an_id_that_is_taken_is_refused(home: Proxy) -> None:
+    store, created = opened(), replace(creation(), run_id="fake-twice")
+    await announce_run(store, created)
+    with pytest.raises(ConflictError, match="has a run fake-twice already"):
+        await announce_run(store, created)
+    store.close()
 
 
 async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_them(home: Proxy) -> None:
@@ -387,7 +389,7 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
     }
     for run_id, status in states.items():
         await announce_run(store, replace(creation(), run_id=run_id, store=url, owner=ANNA))
-        await take_lease(store, run_id, BEN, after=None, status=status)
+        await take_lease(store, run_id, BEN, after=await store.lease(run_id), status=status)
     await announce_run(store, replace(creation(), run_id="fake-not-begun", store=url, owner=ANNA))
     found = await runs_of_store(url, skipped={"fake-known"}, shown=(), at_most_seconds=120)
     assert found is not None
@@ -419,13 +421,13 @@ async def test_runs_that_only_a_home_has_are_found_as_a_cluster_would_record_the
 def test_foreign_objects_are_named_and_hide_nothing(home: Proxy, tmp_path: Path) -> None:
     async def work() -> None:
         store = opened()
-        await store.put_if_absent("runs/bad-about/about.json", b"[]")
+        await store.put_if_absent("runs/no-lease/files/x", b"[]")
         await store.put_if_absent("runs/bad-lease/lease.json", b"\xff\xfe")
-        await store.put_if_absent("runs/bad-text/about.json", msgspec.json.encode(
-            {"run_id": "x", "title": "evil \x1b]0;x\x07 \u202e title", "blueprint_id": "b", "cluster": "", "region": "",
-             "created_at": 1.0, "owner": {"user": "u\x1b[2J", "host": "h"}}))  # fmt: skip
+        about = RunAbout("x", "evil \x1b]0;x\x07 \u202e title", "b", created_at=1.0)
+        document = LeaseDocument(1, Operator("u\x1b[2J", "h"), "", "", 0.0, "", about=about)
+        await store.put_if_absent("runs/bad-text/lease.json", msgspec.json.encode(document))
         found = {run.id: run for run in await list_store(store)}
-        assert "damaged" in found["bad-about"].error
+        assert "no lease" in found["no-lease"].error
         assert "damaged" in found["bad-lease"].error
         assert found["bad-text"].title == "evil title"
         assert str(found["bad-text"].owner) == "u@h"
@@ -549,7 +551,7 @@ def test_a_home_is_listed_and_its_runs_are_shown(
         store = open_store(url)
         created = replace(creation(), run_id="fake-listed", store=url, owner=ANNA)
         await announce_run(store, created)
-        await take_lease(store, created.run_id, ANNA, after=None)
+        await take_lease(store, created.run_id, ANNA, after=await store.lease(created.run_id), epoch=1)
         row = RecordRow(1, 1.0, "w", "created", "", 0, encode_body(created))
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
         await store.put_if_absent(run_key(created.run_id, "journal/000000000001.jsonl"), data)
@@ -568,16 +570,16 @@ def test_a_home_is_listed_and_its_runs_are_shown(
     assert main(["runs", "show", "--store", url, "nosuch"]) == 1
     assert "No run begins with 'nosuch'" in capsys.readouterr().err
     assert main(["runs", "list", "--store"]) == 2
-    assert "No home is set" in capsys.readouterr().err
+    assert "No store is set" in capsys.readouterr().err
     assert main(["runs", "list", "--store", f"s3://{BUCKET}/empty"]) == 0
-    assert "There are no runs in this home." in capsys.readouterr().out
+    assert "There are no runs in this store." in capsys.readouterr().out
     assert main(["--store", "s3:/nope", "runs", "list"]) == 2
     assert is_lease_news(url, "fake-listed") is False  # the copy that `show` has made
     assert refreshed_copy(url, "fake-listed").is_dir()
 
     async def take() -> None:
         store = open_store(url)
-        await take_lease(store, "fake-listed", BEN, after=await read_lease(store, "fake-listed"))
+        await take_lease(store, "fake-listed", BEN, after=await store.lease("fake-listed"))
         store.close()
 
     asyncio.run(take())
@@ -587,14 +589,6 @@ def test_a_home_is_listed_and_its_runs_are_shown(
 
 
 def test_a_list_without_runs_and_one_with_a_damaged_run() -> None:
-    assert store_table([]) == "There are no runs in this home.\n"
+    assert store_table([]) == "There are no runs in this store.\n"
     assert store_json([]) == "[]\n"
     assert short_ids([]) == {}
-
-
-def test_parts_of_files_with_names_that_none_has_are_skipped() -> None:
-    good = "series/train/points.jsonl/000001-000000/000000000000"
-    odd = ("series/train/points.jsonl/000001-abc/000000000000", "series/train/points.jsonl/000001-000000/\u0663")
-    listed = [S3Listed(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
-    ((parts,),) = [tuple(parts_of(listed, "run").values())]
-    assert [part.name for part in parts] == [run_key("run", good)]

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import AccessError
+from actions.base.objects import ListedObject
+from actions.run.context.store_address import run_key
 from actions.run.spool.format import points_file
 from actions.run.state.records import Action, Intent, Outcome, Result
 from actions.run.store.mirror import fetch_run
@@ -107,3 +109,11 @@ def test_a_curve_that_a_new_machine_has_written_in_part_does_not_hide_the_whole_
         run.close()
 
     run_virtually(work(), has_sockets=True)
+
+
+def test_parts_of_files_with_names_that_none_has_are_skipped() -> None:
+    good = "series/train/points.jsonl/000001-000000/000000000000"
+    odd = ("series/train/points.jsonl/000001-abc/000000000000", "series/train/points.jsonl/000001-000000/\u0663")
+    listed = [ListedObject(run_key("run", name), "e", 1, 0.0) for name in (good, *odd)]
+    ((parts,),) = [tuple(parts_of(listed, "run").values())]
+    assert [part.name for part in parts] == [run_key("run", good)]

@@ -1,4 +1,4 @@
-"""A machine whose run has no runner learns from the home that another one has taken it over."""
+"""A machine whose run has no runner learns from the store that another one has taken it over."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Prox
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS"), (upkeep, "_ANSWER_SECONDS")):
-        monkeypatch.setattr(module, name, 100.0)  # tests of what the home answers, not of how soon
+        monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 
 
@@ -215,11 +215,11 @@ async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_re
     assert recorded.presence is not None
     presence = replace(recorded.presence, store=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
     run = replace(recorded, id="fake-cluster", presence=presence)
-    other = replace(run, id="fake-other")  # of which the home has nothing
+    other = replace(run, id="fake-other")  # of which the store has nothing
     named, unknown = await remote_runs.named_by_store([run, other], URL)
     assert (named.owner, named.epoch, unknown) == (str(BEN), 2, other)
     before = len(reached.requests)
-    assert list(await remote_runs.named_by_store([run], "s3://another/home")) == [run]  # a record's own is not read
+    assert list(await remote_runs.named_by_store([run], "s3://another/store")) == [run]  # a record's own is not read
     assert len(reached.requests) == before
     reached.is_away = True
     monkeypatch.setattr(remote_runs, "_HOME_SECONDS", 0.5)
@@ -246,13 +246,13 @@ async def test_a_home_behind_another_endpoint_is_another_home(
 
 @pytest.fixture
 def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings that name the home, and a machine that reaches no cluster."""
+    """Settings that name the store, and a machine that reaches no cluster."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setattr(remote_runs, "_LOOK_SECONDS", 100.0)
     settings = tmp_path / "config/eksml-tui/config.yaml"
     settings.parent.mkdir(parents=True)
-    settings.write_text(f"home: {URL}\n")
+    settings.write_text(f"store: {URL}\n")
 
 
 @pytest.mark.usefixtures("reached", "team_settings")

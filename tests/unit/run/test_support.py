@@ -14,15 +14,15 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, UnreachableError, UnreadableError
 from actions.base.untrusted import KNOWN
+from actions.capture.entries import AnswerPart, Asked
 from actions.capture.filtered import capture_piece, filtered
 from actions.capture.reader import CaptureReader
-from actions.capture.records import AnswerPart, Asked
 from actions.replay.index import read_index
 from actions.run.client import load_run
 from actions.run.journal.folder import environment_path, kubeconfig_path, runner_log_path
 from actions.run.support.archive import list_text, write_archive
-from actions.run.support.contents import LOG_BYTES, Piece, run_pieces
 from actions.run.support.filters import SupportFilter, learn_secrets
+from actions.run.support.pieces import LOG_BYTES, Piece, run_pieces
 from tests.support.captures import MadeCapture, thing
 from tests.support.fixed_runs import spool_text
 from tests.unit.run.world import make_run
@@ -198,7 +198,7 @@ def test_a_capture_is_masked_and_can_be_replayed(tmp_path: Path) -> None:
     (tmp_path / "masked.capture").write_bytes(data)
     assert b"10-0-1-7" not in gzip.decompress(data)
     assert b"hunter2" not in gzip.decompress(data)
-    before, after = (list(CaptureReader(tmp_path / name).records()) for name in ("made.capture", "masked.capture"))
+    before, after = (list(CaptureReader(tmp_path / name).entries()) for name in ("made.capture", "masked.capture"))
     assert [type(record) for record in after] == [type(record) for record in before]
     parts = [record.data for record in after if isinstance(record, AnswerPart)]
     assert all(json.loads(line) for part in parts for line in part.splitlines())

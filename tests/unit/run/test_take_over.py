@@ -55,7 +55,8 @@ from actions.run.state.records import (
     encode_body,
 )
 from actions.run.state.view import OwnedObject, StageState
-from actions.run.store.lease import LEASE_SECONDS, StoreLease
+from actions.run.store.lease import LEASE_SECONDS
+from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.takeover import access, strays, take_over
 from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
@@ -69,7 +70,8 @@ RUN = "fake-1121-0001"
 
 def a_lease(epoch: int, owner: Operator, age_seconds: float = 3600.0) -> StoreLease:
     """A lease that holds for half a minute."""
-    return StoreLease(epoch, owner, 0.0, LEASE_SECONDS, f"tag-{epoch}", age_seconds=age_seconds)
+    document = LeaseDocument(epoch, owner, "", "", LEASE_SECONDS, "")
+    return StoreLease(document, f"tag-{epoch}", 0.0, age_seconds)
 
 
 class Home:

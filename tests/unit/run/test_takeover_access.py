@@ -27,7 +27,7 @@ from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Action, ClusterName, ContextChosen, Intent, Outcome, Output, Result
 from actions.run.store.files import small_files
-from actions.run.store.lease import LEASE_SECONDS, read_lease, take_lease
+from actions.run.store.lease import LEASE_SECONDS, take_lease
 from actions.run.store.mirror import TakenStore
 from actions.run.store.rows import append_rows
 from actions.run.takeover import access, take_over
@@ -299,7 +299,7 @@ def test_a_machine_that_is_cut_off_from_its_home_alone_is_not_taken_for_dead(
     async def epoch() -> int:
         store = opened()
         try:
-            lease = await read_lease(store, name)
+            lease = await store.lease(name)
             return lease.epoch if lease else 0
         finally:
             store.close()

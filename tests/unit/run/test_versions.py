@@ -43,7 +43,7 @@ from actions.run.state.records import (
     RunAccount,
     RunRequest,
     encode_body,
-    kind_of,
+    record_kind,
 )
 from actions.run.state.view import RunState
 from tests.support.program import Program
@@ -227,7 +227,7 @@ def test_a_migration_keeps_every_record(bodies: Sequence[tuple[Body, str, int, f
         with closing(sqlite3.connect(journal_path(folder))) as connection, connection:
             newest = connection.execute("SELECT max(seq) FROM record").fetchone()[0]
             for number, (body, stage, attempt, at) in enumerate(bodies, start=newest + 1):
-                row = (number, at, "operator", kind_of(body), stage, attempt, text_of_version_1(body))
+                row = (number, at, "operator", record_kind(body), stage, attempt, text_of_version_1(body))
                 connection.execute("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         before, read = rows_of(folder), RunReader(folder).records()
         journal = Journal(journal_path(folder), CLOCK)

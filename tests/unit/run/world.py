@@ -11,7 +11,7 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.run.context.protocols import AuditReport, Performed, StageFailedError, StageHandler, StageJournal
-from actions.run.engine.process import main
+from actions.run.engine.runner_process import main
 from actions.run.launch import create_folder
 from actions.run.state.records import ClusterName, Created, PlanOffer, StageOutline
 from actions.run.state.view import OwnedObject, RunView, StageView

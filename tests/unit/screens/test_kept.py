@@ -17,7 +17,7 @@ from actions.capture.writer import CaptureWriter
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.state.kept import snapshot_folder
 from actions.command.parse import parse_line
-from actions.replay.session import open_replay
+from actions.replay.replay import open_replay
 from tests.support.polling import until
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig

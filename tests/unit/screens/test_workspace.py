@@ -26,7 +26,7 @@ from tui.app import ConsoleApp
 from tui.panes.cost import CostPane
 from tui.screens.saved_layouts import CHARTS_FILE, LAST_FILE, SAVED_FILE, SavedLayouts, read_charts, read_layouts
 from tui.screens.workspace import PANES, forms_of, layout_of
-from tui.settings.keys import KeyContext, name_of
+from tui.settings.keys import KeyContext, key_name
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 from tui.widgets.arrangement import Leaf, leaves, side_by_side, stacked
@@ -81,7 +81,7 @@ async def a_console(
 
 
 FIRST = PANES[0]
-KEYS = {pane: name_of(KeyContext.EVERYWHERE, f"open {pane}") for pane in PANES}
+KEYS = {pane: key_name(KeyContext.EVERYWHERE, f"open {pane}") for pane in PANES}
 WATCH = ("run", "logs", "accelerators", "charts")
 
 

@@ -26,9 +26,9 @@ from tui.settings.keys import (
     footer,
     free_letters,
     help_page,
+    key_name,
     keys_of,
     keys_page,
-    name_of,
 )
 from tui.widgets.form import ParameterForm
 from tui.widgets.prompt import PromptLine
@@ -91,7 +91,7 @@ def test_footer_and_names_are_those_of_the_operators_keymap() -> None:
     assert dict(footer(KeyContext.PODS, keymap))["S"] == "shell"
     assert "s" not in dict(footer(KeyContext.PODS, keymap))
     assert dict(footer(KeyContext.NODES, keymap))["f"] == "filter"
-    assert name_of(KeyContext.RUN, "approve", keymap) == "a"
+    assert key_name(KeyContext.RUN, "approve", keymap) == "a"
 
 
 def test_no_sentence_about_a_key_ends_twice() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind, alarms_of
+from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind, curve_alarms_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
 
@@ -26,13 +26,13 @@ def falling(count: int, *, noise: float = 0.05) -> list[float]:
 
 
 def only(source: Curves, *, now: float | None = None) -> CurveAlarm:
-    (alarm,) = alarms_of(source, now=now)
+    (alarm,) = curve_alarms_of(source, now=now)
     return alarm
 
 
 def test_a_noisy_loss_that_falls_has_no_alarm() -> None:
-    assert alarms_of(curves(falling(250, noise=0.3))) == ()
-    assert alarms_of(Curves(), now=1e9) == ()
+    assert curve_alarms_of(curves(falling(250, noise=0.3))) == ()
+    assert curve_alarms_of(Curves(), now=1e9) == ()
 
 
 def test_a_spike_is_marked_at_its_peak_and_is_past_once_the_loss_is_back() -> None:
@@ -48,7 +48,7 @@ def test_a_spike_is_marked_at_its_peak_and_is_past_once_the_loss_is_back() -> No
 
 def test_a_loss_that_stays_high_is_one_spike() -> None:
     values = [*falling(200), *[20.0] * 40]
-    assert [(alarm.kind, alarm.x, alarm.is_past) for alarm in alarms_of(curves(values))] == [
+    assert [(alarm.kind, alarm.x, alarm.is_past) for alarm in curve_alarms_of(curves(values))] == [
         (CurveAlarmKind.SPIKE, 200, False)
     ]
 
@@ -70,7 +70,7 @@ def test_a_plateau_is_a_third_of_the_curve_without_a_gain() -> None:
 def test_the_loss_of_a_policy_stands_around_zero_and_is_no_plateau() -> None:
     """As of GRPO, TRL 1.16 with a tiny model."""
     rng = random.Random(7)
-    assert alarms_of(curves([rng.uniform(-0.15, 0.12) for _ in range(300)])) == ()
+    assert curve_alarms_of(curves([rng.uniform(-0.15, 0.12) for _ in range(300)])) == ()
 
 
 @pytest.mark.parametrize("metric", ["tokens_per_s_per_gpu", "samples_per_s", "images_per_s", "tflops"])
@@ -82,7 +82,7 @@ def test_throughput_below_its_median_is_a_drop() -> None:
     alarm = only(curves([100.0] * 60 + [40.0] * 6, metric="throughput"))
     assert alarm.key == "throughput-drop:throughput:60"
     assert alarm.detail == "throughput is 40 since step 60, usually 100"
-    assert alarms_of(curves([100.0] * 60 + [40.0] * 4, metric="throughput")) == ()
+    assert curve_alarms_of(curves([100.0] * 60 + [40.0] * 4, metric="throughput")) == ()
 
 
 def test_steps_that_take_longer_are_a_drop_too() -> None:
@@ -93,11 +93,11 @@ def test_steps_that_take_longer_are_a_drop_too() -> None:
 def test_silence_is_a_hang_while_the_job_runs_and_by_its_own_pace() -> None:
     source = curves(falling(60), every=30.0)
     last = 1_000.0 + 59 * 30.0
-    assert alarms_of(source, now=last + 299) == ()
+    assert curve_alarms_of(source, now=last + 299) == ()
     alarm = only(source, now=last + 300)
     assert alarm.key == "hang:train_loss:59"
     assert alarm.detail == "train_loss was last printed 300 s ago at step 59, usually every 30 s"
-    assert alarms_of(source) == ()
+    assert curve_alarms_of(source) == ()
     quick = curves(falling(60), every=0.1)
-    assert alarms_of(quick, now=1_006.0 + 100) == ()
+    assert curve_alarms_of(quick, now=1_006.0 + 100) == ()
     assert only(quick, now=1_006.0 + 120).kind is CurveAlarmKind.HANG

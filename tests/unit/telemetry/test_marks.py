@@ -12,7 +12,7 @@ from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.log_reader import DIALECTS, LogReader, log_prefilter, read_batch
 from actions.telemetry.log_records import PrefixReader, split_records, strip_controls
 from actions.telemetry.outlines import LinePrefilter, has_mark, without_digits
-from actions.telemetry.runtime_format import CAPTURED_OUTPUT, decode_lines
+from actions.telemetry.runtime_format import TOOL_OUTPUT, decode_lines
 from tests.unit.telemetry.corpus import samples
 
 
@@ -20,7 +20,7 @@ def sample_lines() -> list[list[str]]:
     """The lines of every sample."""
     found = []
     for sample in (*samples("logs"), *samples("nccl")):
-        cutter = LineCutter(CAPTURED_OUTPUT)
+        cutter = LineCutter(TOOL_OUTPUT)
         found.append(decode_lines([*cutter.feed(sample.read_bytes()), *cutter.finish()]))
     return found
 

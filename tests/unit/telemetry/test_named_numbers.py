@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.telemetry.alarms import alarms_of
+from actions.telemetry.curve_alarms import curve_alarms_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogReader, read_log
 from actions.telemetry.points import Point
@@ -229,10 +229,10 @@ def test_a_policy_loss_may_jump_and_stand_still() -> None:
     curves = Curves()
     for step in range(400):
         curves.add(Point("actor/pg_loss", step, 5.0 if step == 200 else 0.01 * (step % 3)))
-    assert alarms_of(curves) == ()
+    assert curve_alarms_of(curves) == ()
     for step in range(400, 410):
         curves.add(Point("actor/pg_loss", step, float("nan")))
-    assert [alarm.metric for alarm in alarms_of(curves)] == ["actor/pg_loss"]
+    assert [alarm.metric for alarm in curve_alarms_of(curves)] == ["actor/pg_loss"]
 
 
 def test_the_table_of_final_metrics_gives_the_validation_loss() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.captured.readers import CapturedNeuron
+from actions.telemetry.readings.readers import NeuronFileReader
 from actions.telemetry.tools.neuron import (
     CoreUse,
     NeuronDevice,
@@ -188,14 +188,14 @@ def test_prefixes_and_cuts_change_nothing(sample: Path, prefix: str) -> None:
     plain = sample.read_bytes()
     wrapped = b"".join(prefix.encode() + line for line in plain.splitlines(keepends=True))
     for size in (1, 7, 4096):
-        reader = CapturedNeuron()
+        reader = NeuronFileReader()
         for start in range(0, len(wrapped), size):
             reader.feed(wrapped[start : start + size])
         assert reader.reading() == whole(plain)
 
 
 def whole(content: bytes) -> object:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed(content)
     return reader.reading()
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from actions.telemetry.captured.documents import nccl_document, smi_document
-from actions.telemetry.captured.readers import CapturedEfa, CapturedNccl, CapturedNeuron
+from actions.telemetry.readings.documents import nccl_document, smi_document
+from actions.telemetry.readings.readers import EfaFileReader, NcclFileReader, NeuronFileReader
 from actions.telemetry.tools.collectives import NcclReading, read_nccl, row_of
 from actions.telemetry.tools.efa import read_fi_info
 from actions.telemetry.tools.neuron import NeuronReport, read_neuron_ls
@@ -180,7 +180,7 @@ def test_of_records_laid_out_over_lines_the_last_whole_one_is_the_reading() -> N
         in_use = {"neuroncores_in_use": {"0": {"neuroncore_utilization": load}}}
         return json.dumps({"neuron_runtime_data": [{"pid": 1, "report": {"neuroncore_counters": in_use}}]}, indent=2)
 
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed("\n".join(["{broken", record(10.0), record(20.0), record(30.0)[:80]]).encode())
     reading = reader.reading()
     assert isinstance(reading, NeuronReport)
@@ -188,7 +188,7 @@ def test_of_records_laid_out_over_lines_the_last_whole_one_is_the_reading() -> N
 
 
 def test_a_tool_that_is_not_there_is_an_error_not_an_empty_screen() -> None:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed(b"bash: neuron-top: command not found\n")
     assert getattr(reader.reading(), "error", "") == "bash: neuron-top: command not found"
 
@@ -223,7 +223,7 @@ def test_adapters_are_read_from_the_form_with_all_details() -> None:
 
 
 def test_adapters_are_read_from_a_container_log_file() -> None:
-    reader = CapturedEfa()
+    reader = EfaFileReader()
     for line in ("provider: efa", "    fabric: efa", "    domain: rdmap0s29-rdm"):
         reader.feed(f"2026-11-20T13:57:23.1Z stdout F {line}\n".encode())
     assert reader.reading() == read_fi_info("provider: efa\n fabric: efa\n domain: rdmap0s29-rdm")
@@ -274,7 +274,7 @@ def test_a_table_is_read_from_a_log_file_of_docker() -> None:
         "[1,0]<stdout>:# Avg bus bandwidth    : 468.61",
     ]
     lines = [json.dumps({"log": f"{row}\n", "stream": "stdout", "time": "2025-06-01T10:00:00Z"}) for row in rows]
-    saved = CapturedNccl()
+    saved = NcclFileReader()
     saved.feed("\n".join(lines).encode())
     reading = saved.reading()
     assert isinstance(reading, NcclReading)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actions.base.errors import FormatError
-from actions.telemetry.captured.documents import (
+from actions.telemetry.readings.documents import (
     Json,
     efa_document,
     nccl_document,
@@ -19,8 +19,8 @@ from actions.telemetry.captured.documents import (
     smi_document,
     value_of,
 )
-from actions.telemetry.captured.readers import MOST_TEXT, CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi
-from actions.telemetry.captured.source import CHUNK_BYTES, pieces_of
+from actions.telemetry.readings.readers import MOST_TEXT, EfaFileReader, NcclFileReader, NeuronFileReader, SmiFileReader
+from actions.telemetry.readings.source import CHUNK_BYTES, text_pieces
 from actions.telemetry.tools.collectives import NcclReading
 from actions.telemetry.tools.neuron import NeuronReport, NeuronScreen
 from actions.telemetry.tools.node_listing import NodeListing, read_node_listing
@@ -32,28 +32,28 @@ SMI = Path(__file__).parents[2] / "fixtures" / "corpus" / "nvidia_smi" / "drv580
 
 
 def nccl_of(data: bytes, size: int) -> Json:
-    reader = CapturedNccl()
+    reader = NcclFileReader()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return nccl_document(reader.reading())
 
 
 def smi_of(data: bytes, size: int) -> Json:
-    reader = CapturedSmi()
+    reader = SmiFileReader()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return smi_document(reader.reading(), answers=reader.answers)
 
 
 def neuron_of(data: bytes, size: int) -> Json:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return neuron_document(reader.reading(), records=reader.records)
 
 
 def efa_of(data: bytes, size: int) -> Json:
-    reader = CapturedEfa()
+    reader = EfaFileReader()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return efa_document(reader.reading())
@@ -88,8 +88,8 @@ def test_pieces_of_any_size_give_the_same_reading(category: str, sample: Path) -
     ],
 )
 def test_a_log_is_the_same_in_any_packing(packed: bytes) -> None:
-    reader = CapturedNccl()
-    for piece in pieces_of(io.BytesIO(packed)):
+    reader = NcclFileReader()
+    for piece in text_pieces(io.BytesIO(packed)):
         reader.feed(piece)
     reading = reader.reading()
     assert isinstance(reading, NcclReading)
@@ -99,14 +99,14 @@ def test_a_log_is_the_same_in_any_packing(packed: bytes) -> None:
 
 def test_a_small_file_that_unpacks_to_a_huge_one_comes_in_bounded_pieces() -> None:
     packed = gzip.compress(b"0" * (64 * CHUNK_BYTES))
-    sizes = [len(piece) for piece in pieces_of(io.BytesIO(packed))]
+    sizes = [len(piece) for piece in text_pieces(io.BytesIO(packed))]
     assert sum(sizes) == 64 * CHUNK_BYTES
     assert max(sizes) <= CHUNK_BYTES
 
 
 def test_damaged_gzip_is_told() -> None:
     with pytest.raises(FormatError, match="gzip"):
-        list(pieces_of(io.BytesIO(gzip.compress(b"hello" * 100)[:10] + b"\xff" * 20)))
+        list(text_pieces(io.BytesIO(gzip.compress(b"hello" * 100)[:10] + b"\xff" * 20)))
 
 
 def test_tables_of_several_runs_are_kept_apart() -> None:
@@ -121,7 +121,7 @@ def test_tables_of_several_runs_are_kept_apart() -> None:
 
 def test_of_many_answers_of_nvidia_smi_the_last_is_the_reading() -> None:
     table = SMI.read_text(encoding="utf-8")
-    reader = CapturedSmi()
+    reader = SmiFileReader()
     for load in ("100%", " 40%", "  7%"):
         reader.feed(table.replace("100%", load).encode())
     reading = reader.reading()
@@ -131,7 +131,7 @@ def test_of_many_answers_of_nvidia_smi_the_last_is_the_reading() -> None:
 
 
 def test_of_an_endless_query_the_newest_row_of_each_gpu_is_read() -> None:
-    reader = CapturedSmi()
+    reader = SmiFileReader()
     reader.feed(b"index, name, utilization.gpu [%]\n")
     for load in range(200_000):
         reader.feed(f"0, NVIDIA A10G, {load % 100} %\n1, NVIDIA A10G, 5 %\n".encode())
@@ -151,7 +151,7 @@ def monitor(load: float) -> bytes:
 
 
 def test_of_a_stream_of_records_the_last_whole_one_is_the_reading() -> None:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed(b"\n".join(monitor(load) for load in (10.0, 20.0, 30.0)) + b"\n" + monitor(40.0)[:60])
     reading = reader.reading()
     assert isinstance(reading, NeuronReport)
@@ -161,13 +161,13 @@ def test_of_a_stream_of_records_the_last_whole_one_is_the_reading() -> None:
 
 
 def test_records_behind_time_stamps_are_read() -> None:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed(b"2026-11-20T13:57:23.1Z " + monitor(12.0) + b"\n")
     assert isinstance(reader.reading(), NeuronReport)
 
 
 def test_a_screen_is_known_without_its_title() -> None:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     reader.feed(b"NeuronCore v2 Utilization (Avg: 71.19%)\nND0   ||||[69.89%] ||||[71.72%]\n")
     reading = reader.reading()
     assert isinstance(reading, NeuronScreen)

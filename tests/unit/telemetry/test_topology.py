@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.captured.documents import topology_document
-from actions.telemetry.captured.readers import CapturedTopology
+from actions.telemetry.readings.documents import topology_document
+from actions.telemetry.readings.readers import TopologyFileReader
 from actions.telemetry.tools.nvidia_smi import read
 from actions.telemetry.tools.nvidia_smi_rows import read_csv
 from actions.telemetry.tools.topology import gpus_by_link, nearest_cards, read_topology
 from actions.telemetry.tools.traffic import LinkErrors, read_traffic
 from tests.unit.telemetry.corpus import samples
 from tui.present.describe import topology_section
-from tui.present.telemetry.captured import smi_lines, topology_lines
+from tui.present.telemetry.readings import smi_lines, topology_lines
 
 RECORDED = next(path for path in samples("nvidia_smi") if path.name == "h100_topo.txt")
 DETAILS = {path.stem: path for path in samples("nvidia_smi") if path.name.startswith("h100_csv_details")}
@@ -105,7 +105,7 @@ def test_it_is_shown_with_the_words_that_stand_in_it() -> None:
 
 
 def test_what_is_no_matrix_is_an_error_in_the_tools_words() -> None:
-    reader = CapturedTopology()
+    reader = TopologyFileReader()
     reader.feed(b"Failed to initialize NVML: Driver/library version mismatch\n")
     assert read_topology("").error
     assert "version mismatch" in reader.reading().error

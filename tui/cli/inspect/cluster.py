@@ -13,7 +13,7 @@ from actions.base.errors import FormatError, InputError, ReaderDefectError, Unre
 from actions.base.files import open_file
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.inventory import NodeInventory, fetch_inventory
+from actions.cluster.state.listing import ListedNodes, fetch_nodes
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
 from tui.cli.tables.output import print_table, tell_left_out, tell_refused, tell_uncounted
@@ -38,18 +38,18 @@ def print_nodes(options: Namespace) -> int:
     """Print the cluster's nodes with their usage and cost."""
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    inventory, region = asyncio.run(_take(chosen))
-    tell_uncounted(inventory.unlisted_devices)
+    listed, region = asyncio.run(_take(chosen))
+    tell_uncounted(listed.unlisted_devices)
     model = CostModel.load(region=region)
     print_table(
         options.output,
-        table=lambda: nodes_table(inventory.nodes, inventory.usage, model),
+        table=lambda: nodes_table(listed.nodes, listed.usage, model),
         document=lambda: nodes_json(
-            inventory.nodes,
-            inventory.usage,
+            listed.nodes,
+            listed.usage,
             model,
             region=region,
-            leaves_out_claims=bool(inventory.unlisted_devices),
+            leaves_out_claims=bool(listed.unlisted_devices),
         ),
         rows="nodes",
         fields=NODE_FIELDS,
@@ -57,12 +57,12 @@ def print_nodes(options: Namespace) -> int:
     return 0
 
 
-async def _take(chosen: ChosenTarget) -> tuple[NodeInventory, str]:
+async def _take(chosen: ChosenTarget) -> tuple[ListedNodes, str]:
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         identity = await session.identity()
-        return await fetch_inventory(session, left_out=tell_left_out), identity.region or chosen.region
+        return await fetch_nodes(session, left_out=tell_left_out), identity.region or chosen.region
     finally:
         await session.aclose()
 
@@ -110,13 +110,13 @@ def _read(options: Namespace) -> tuple[list[Finding], str]:
 
 def _bytes_of(path: Path) -> bytes:
     """Read a file, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
-    from actions.telemetry.captured.source import pieces_of
+    from actions.telemetry.readings.source import text_pieces
 
     try:
         if path == _STDIN:
-            return b"".join(pieces_of(sys.stdin.buffer))
+            return b"".join(text_pieces(sys.stdin.buffer))
         with open_file(path, may_be_pipe=True, waits=True) as file:
-            return b"".join(pieces_of(file))
+            return b"".join(text_pieces(file))
     except FormatError as error:
         raise InputError(error.message, file=str(path)) from error
     except OSError as error:

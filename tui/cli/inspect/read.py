@@ -15,7 +15,10 @@ from actions.base.errors import FormatError, UnreadableError, reading
 from actions.base.files import open_file
 from actions.base.untrusted import one_line, redact
 from actions.base.wording import counted, listed
-from actions.telemetry.captured.documents import (
+from actions.telemetry.curves import Curves
+from actions.telemetry.log_reader import LogStream
+from actions.telemetry.points import Point
+from actions.telemetry.readings.documents import (
     efa_document,
     nccl_document,
     neuron_document,
@@ -23,22 +26,19 @@ from actions.telemetry.captured.documents import (
     smi_document,
     topology_document,
 )
-from actions.telemetry.captured.readers import (
-    CapturedEfa,
-    CapturedNccl,
-    CapturedNeuron,
-    CapturedSmi,
-    CapturedTopology,
+from actions.telemetry.readings.readers import (
+    EfaFileReader,
+    NcclFileReader,
+    NeuronFileReader,
     Reading,
+    SmiFileReader,
+    TopologyFileReader,
     is_recognized,
 )
-from actions.telemetry.captured.source import pieces_of, without_margin
-from actions.telemetry.curves import Curves
-from actions.telemetry.log_reader import LogStream
-from actions.telemetry.points import Point
+from actions.telemetry.readings.source import text_pieces, without_margin
 from tui.cli.tables.output import formatted
 from tui.cli.tables.plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
-from tui.present.telemetry import captured as saved
+from tui.present.telemetry import readings as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
@@ -81,7 +81,7 @@ def run(options: Namespace) -> int:
 
                 return read_capture(options)
             with _opened(options.file) as stream:
-                missing = _READERS[options.kind](without_margin(pieces_of(stream)), options)
+                missing = _READERS[options.kind](without_margin(text_pieces(stream)), options)
     except FormatError as error:
         raise UnreadableError(error.message, file=options.file) from error
     if missing:
@@ -185,12 +185,12 @@ def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
 
 def _nccl(pieces: Iterable[bytes], options: Namespace) -> str:
     return _print_reading(
-        CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines
+        NcclFileReader(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines
     )
 
 
 def _smi(pieces: Iterable[bytes], options: Namespace) -> str:
-    reader = CapturedSmi()
+    reader = SmiFileReader()
     return _print_reading(
         reader,
         pieces,
@@ -202,7 +202,7 @@ def _smi(pieces: Iterable[bytes], options: Namespace) -> str:
 
 
 def _neuron(pieces: Iterable[bytes], options: Namespace) -> str:
-    reader = CapturedNeuron()
+    reader = NeuronFileReader()
     return _print_reading(
         reader,
         pieces,
@@ -214,7 +214,7 @@ def _neuron(pieces: Iterable[bytes], options: Namespace) -> str:
 
 
 def _efa(pieces: Iterable[bytes], options: Namespace) -> str:
-    return _print_reading(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
+    return _print_reading(EfaFileReader(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
 
 
 def _print_reading(
@@ -256,7 +256,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 def _topology(pieces: Iterable[bytes], options: Namespace) -> str:
     return _print_reading(
-        CapturedTopology(),
+        TopologyFileReader(),
         pieces,
         options,
         document=topology_document,

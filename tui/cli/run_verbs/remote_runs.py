@@ -21,8 +21,8 @@ from actions.run.presence.record import RemoteRun
 from actions.run.presence.remote_view import job_on_screen, later_leases, remote_view, with_lease
 from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
 from actions.run.report import run_json, run_table
-from actions.run.store.lease import StoreLease, read_lease
-from actions.run.store.objects import RunStore, open_store
+from actions.run.store.drivers import open_store
+from actions.run.store.objects import RunStore, StoreLease
 from actions.run.store.taken import note_taken
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment, chosen_target, require_target
@@ -150,9 +150,9 @@ def _refuse_by_store(options: Namespace) -> None:
 async def _in_home(store: RunStore, run: str) -> tuple[str, StoreLease] | None:
     """Return the one run of a store whose id begins so, with its lease."""
     async with asyncio.timeout(_LOOK_SECONDS):
-        ids = await store.folders("runs/")
+        ids = await store.run_ids()
         found = [run] if run in ids else [one for one in ids if run and one.startswith(run)]
-        lease = await read_lease(store, found[0]) if len(found) == 1 else None
+        lease = await store.lease(found[0]) if len(found) == 1 else None
         return None if lease is None else (found[0], lease)
 
 

@@ -18,8 +18,8 @@ from actions.run.client import find_run, load_run
 from actions.run.journal.folder import kubeconfig_path, load_environment
 from actions.run.state.view import RunView
 from actions.run.support.archive import list_text, require_absent, write_archive
-from actions.run.support.contents import Piece, run_pieces
 from actions.run.support.filters import SupportFilter, learn_secrets
+from actions.run.support.pieces import Piece, run_pieces
 from actions.run.support.surroundings import cluster_text, settings_text, variable_names, versions_text
 from tui.cli.arguments import VERSION
 from tui.cli.target import ChosenTarget, chosen_target, require_target

@@ -16,7 +16,7 @@ from actions.base.errors import AccessError
 from actions.base.wording import aligned_text, rough_duration
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.inventory import fetch_events, fetch_inventory, fetch_pods
+from actions.cluster.state.listing import fetch_events, fetch_nodes, fetch_pods
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
@@ -76,11 +76,11 @@ def print_cost(options: Namespace) -> int:
     from actions.run.journal.reader import list_runs
 
     async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], SeenNodes]:
-        inventory, identity = await fetch_inventory(session, left_out=tell_left_out), await session.identity()
-        tell_uncounted(inventory.unlisted_devices)
+        listed, identity = await fetch_nodes(session, left_out=tell_left_out), await session.identity()
+        tell_uncounted(listed.unlisted_devices)
         model = CostModel.load(region=identity.region or options.region)
-        costs = [(node, model.node_cost(node, inventory.usage.get(node.name, UNUSED))) for node in inventory.nodes]
-        nodes, total = {node.name: node for node in inventory.nodes}, total_of(cost for _, cost in costs)
+        costs = [(node, model.node_cost(node, listed.usage.get(node.name, UNUSED))) for node in listed.nodes]
+        nodes, total = {node.name: node for node in listed.nodes}, total_of(cost for _, cost in costs)
         by_name = {node.name: cost for node, cost in costs}
         return cost_groups(costs), SeenNodes(identity.name, identity.region, nodes, by_name, {}, total)
 

@@ -12,7 +12,7 @@ import msgspec
 from actions.base.wording import duration
 from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import Period
-from actions.telemetry.alarms import CurveAlarm, CurveAlarmKind
+from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind
 from actions.telemetry.curves import Curves, Series, divergence_of
 from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar, width_of
@@ -79,7 +79,7 @@ class ChartRow(msgspec.Struct, frozen=True):
     is_shown: bool
 
 
-def chart_rows(charts: Sequence[MetricChart], curves: Curves, shown: Collection[str]) -> list[ChartRow]:
+def chart_rows(charts: Sequence[MetricChart], curves: Curves, setting_text: Collection[str]) -> list[ChartRow]:
     """Return a row for each chart, in their order."""
     rows = []
     for chart in charts:
@@ -87,7 +87,7 @@ def chart_rows(charts: Sequence[MetricChart], curves: Curves, shown: Collection[
         lasts = {metric: last.y for metric, series in found.items() if (last := series.last) is not None}
         values = [short_number(y) if len(lasts) == 1 else f"{metric} {short_number(y)}" for metric, y in lasts.items()]
         points = max((len(series.samples()) for series in found.values()), default=0)
-        rows.append(ChartRow(chart, ", ".join(values), points, chart.name in shown))
+        rows.append(ChartRow(chart, ", ".join(values), points, chart.name in setting_text))
     return rows
 
 
@@ -217,7 +217,7 @@ def progress_lines(
     bar_width = min(_MOST_BAR, _LEAST_BAR + max(0, width - _FULL_LINE) // 3)
     if width and parts:  # the bar gives way to what is counted
         bar_width = max(0, min(bar_width, width - max(map(width_of, parts))))
-    return [_line(shown, state, bar_width) for shown, (_, state) in zip(parts, slowest, strict=False)]
+    return [_line(setting_text, state, bar_width) for setting_text, (_, state) in zip(parts, slowest, strict=False)]
 
 
 def _share(state: TrainingProgress) -> float:
@@ -300,7 +300,7 @@ def difference_lines(differences: Sequence[Difference], *, limit: int) -> list[C
         differences: Of the runs, in their order.
         limit: Most lines; the last one counts what is left out.
     """
-    from actions.run.comparison import shown
+    from actions.run.comparison import setting_text
 
     if not differences:
         return [(Span("The runs have the same parameters.", Tone.MUTED),)]
@@ -309,7 +309,7 @@ def difference_lines(differences: Sequence[Difference], *, limit: int) -> list[C
     for one in differences:
         spans = [Span(f"{one.name:<{width}}", Tone.STRONG)]
         for value, glyph, tone in zip(one.values, GLYPHS, TONES, strict=False):
-            spans += [Span(f"  {glyph} ", tone), Span(shown(value))]
+            spans += [Span(f"  {glyph} ", tone), Span(setting_text(value))]
         lines.append(tuple(spans))
     if len(lines) <= limit:
         return lines

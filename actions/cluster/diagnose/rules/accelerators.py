@@ -15,7 +15,7 @@ import msgspec
 
 from actions.cluster.diagnose.codes import Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence
-from actions.cluster.diagnose.patterns import (
+from actions.cluster.diagnose.log_patterns import (
     Hit,
     LogPattern,
     all_messages,

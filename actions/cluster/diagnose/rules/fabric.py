@@ -13,7 +13,7 @@ import msgspec
 from actions.base.wording import listed
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
-from actions.cluster.diagnose.patterns import (
+from actions.cluster.diagnose.log_patterns import (
     Hit,
     LogPattern,
     all_messages,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
-from actions.cluster.diagnose.patterns import THROTTLED, pattern
+from actions.cluster.diagnose.log_patterns import THROTTLED, pattern
 
 _PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}

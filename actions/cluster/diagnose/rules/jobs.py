@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of, is_refusal
-from actions.cluster.diagnose.patterns import find_hits, pattern
+from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, is_refusal, job_failure
+from actions.cluster.diagnose.log_patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.last_error import last_error
 
 _DEADLINE = re.compile(
@@ -28,7 +28,7 @@ def find_failed_jobs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _job(evidence: Evidence, job: KubeObject) -> Iterator[Finding]:
-    reason, message = failure_of(job)
+    reason, message = job_failure(job)
     if not reason and not message:
         return
     name = f"{job.kind or 'Job'} {job.name}".strip()
@@ -124,7 +124,7 @@ def _refused_jobs(evidence: Evidence) -> Iterator[Finding]:
 
 def _deadline_pods(evidence: Evidence) -> Iterator[Finding]:
     """Yield a pod that its deadline has ended, unless a known job reports that."""
-    if any(_DEADLINE.search(" ".join(failure_of(job))) for job in evidence.jobs):
+    if any(_DEADLINE.search(" ".join(job_failure(job))) for job in evidence.jobs):
         return
     quotes = [quote for pod in evidence.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
     events = [event for event in evidence.events if event.reason == "DeadlineExceeded"]

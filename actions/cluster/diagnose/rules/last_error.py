@@ -12,7 +12,7 @@ from signal import Signals
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT
 from actions.cluster.diagnose.evidence import Evidence, Log, Pod
-from actions.cluster.diagnose.patterns import STEP, pattern
+from actions.cluster.diagnose.log_patterns import STEP, pattern
 
 _EXCEPTION = re.compile(r"\b(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Failure)\b(?::|$)")
 _COMPLAINT = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Container, Evidence, Pod
-from actions.cluster.diagnose.patterns import (
+from actions.cluster.diagnose.log_patterns import (
     Hit,
     LogPattern,
     all_messages,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Evidence, KubeObject
-from actions.cluster.diagnose.patterns import all_messages, find_hits, pattern
+from actions.cluster.diagnose.log_patterns import all_messages, find_hits, pattern
 
 _NAMESPACE = pattern(
     r"exceeded quota: [^\n]+",

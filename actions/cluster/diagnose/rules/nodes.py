@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from actions.base.wording import counted
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, Node
-from actions.cluster.diagnose.patterns import find_hits, log_texts, pattern
+from actions.cluster.diagnose.log_patterns import find_hits, log_texts, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import LOST_TAINTS, refusals
 
 _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})

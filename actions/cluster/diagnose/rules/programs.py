@@ -19,7 +19,7 @@ from actions.cluster.diagnose.evidence import (
     is_failed,
     number,
 )
-from actions.cluster.diagnose.patterns import (
+from actions.cluster.diagnose.log_patterns import (
     Hit,
     LogPattern,
     all_messages,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
-from actions.cluster.diagnose.patterns import (
+from actions.cluster.diagnose.log_patterns import (
     THROTTLED,
     Hit,
     LogPattern,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence, KubeObject
-from actions.cluster.diagnose.patterns import find_hits, pattern
+from actions.cluster.diagnose.log_patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _GANG = re.compile(

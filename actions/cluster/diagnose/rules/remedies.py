@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from actions.cluster.diagnose.patterns import THROTTLED
+from actions.cluster.diagnose.log_patterns import THROTTLED
 
 _NO_NAME = (
     r"(?:NameResolutionError|[Nn]ame resolution|Failed to resolve|[Cc]ould not resolve host|Name or service not known"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Node, number
-from actions.cluster.diagnose.patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
+from actions.cluster.diagnose.log_patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
 from actions.cluster.diagnose.rules.resources import (
     ACCELERATORS,
     AMD,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Evidence
-from actions.cluster.diagnose.patterns import THROTTLED, pattern
+from actions.cluster.diagnose.log_patterns import THROTTLED, pattern
 
 _MISSING = re.compile(
     r"""(?P<kind>secret|configmap|serviceaccount)s?\ "(?P<name>[^"\n]+)"\ not\ found

@@ -21,7 +21,7 @@ import yaml
 from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError, FormatError, UnreachableError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.remote.port_forward import open_forward, pod_of
+from actions.cluster.remote.port_forward import open_forward, pod_finder
 from actions.sandbox.clientkit.kinds import Document, owner_reference
 from actions.sandbox.controllers.core.pods import suffix
 from actions.sandbox.controllers.ray.objects import (
@@ -246,7 +246,7 @@ class PodDashboard:
 
     async def _ask(self, address: DashboardAddress, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         troubles: list[ConsoleError] = []
-        head = pod_of(self._session, address.namespace, f"{CLUSTER}={address.cluster},{NODE_TYPE}={HEAD}")
+        head = pod_finder(self._session, address.namespace, f"{CLUSTER}={address.cluster},{NODE_TYPE}={HEAD}")
         opening = open_forward(self._session, address.namespace, head, _PORT, on_trouble=troubles.append)
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS), opening as forward:

@@ -14,7 +14,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of
+from actions.blueprint.render import stage_manifests
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.rules.last_error import last_error
@@ -67,7 +67,7 @@ def a_trainer(
     binding = bind(blueprint, {**short, **given})
     job = next(
         item
-        for item in manifests_of(blueprint, "train", binding, run_id="r", outputs={})
+        for item in stage_manifests(blueprint, "train", binding, run_id="r", outputs={})
         if item["kind"] == "PyTorchJob"
     )
     (container,) = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]

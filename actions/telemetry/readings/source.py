@@ -19,7 +19,7 @@ _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
-def pieces_of(stream: BinaryIO) -> Iterator[bytes]:
+def text_pieces(stream: BinaryIO) -> Iterator[bytes]:
     """Yield the content of a stream, each piece as soon as it is there.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Final
 from actions.base.line_cutter import LineCutter
 from actions.telemetry.curves import Series
 from actions.telemetry.log_records import PrefixReader, strip_controls
-from actions.telemetry.runtime_format import CAPTURED_OUTPUT, ContainerLogDecoder, decode_lines, is_container_record
+from actions.telemetry.runtime_format import TOOL_OUTPUT, ContainerLogDecoder, decode_lines, is_container_record
 from actions.telemetry.tools.collectives import NcclReader, NcclReading, NccomReader, NccomReading, read_nccl
 from actions.telemetry.tools.efa import EfaReading, read_fi_info
 from actions.telemetry.tools.neuron import (
@@ -131,11 +131,11 @@ def _plain(text: str) -> str:
     return "\n".join(plain.line(line) for line in text.splitlines())
 
 
-class CapturedNccl:
+class NcclFileReader:
     """nccl-tests, its JSON report, or nccom-test."""
 
     def __init__(self) -> None:
-        self._cutter = LineCutter(CAPTURED_OUTPUT)
+        self._cutter = LineCutter(TOOL_OUTPUT)
         self._unwrapper = ContainerLogDecoder()
         self._nccl, self._nccom = NcclReader(), NccomReader()
         self._report: _BoundedText | None = None
@@ -167,7 +167,7 @@ class CapturedNccl:
                 self._nccom.feed(unwrapped[0])
 
 
-class CapturedSmi:
+class SmiFileReader:
     """nvidia-smi in any form. Of one that printed in a loop the last answer is the reading."""
 
     def __init__(self) -> None:
@@ -206,11 +206,11 @@ class CapturedSmi:
         self.answers += 1
 
 
-class CapturedNeuron:
+class NeuronFileReader:
     """neuron-ls, neuron-monitor or neuron-top."""
 
     def __init__(self) -> None:
-        self._cutter = LineCutter(CAPTURED_OUTPUT)
+        self._cutter = LineCutter(TOOL_OUTPUT)
         self._plain = _PlainLines()
         self._rest: list[str] = []
         self._rest_length = 0
@@ -252,7 +252,7 @@ class CapturedNeuron:
         self.records += 1
 
 
-class CapturedTopology:
+class TopologyFileReader:
     """`nvidia-smi topo -m`."""
 
     def __init__(self) -> None:
@@ -267,7 +267,7 @@ class CapturedTopology:
         return read_topology(_plain(self._text.text))
 
 
-class CapturedEfa:
+class EfaFileReader:
     """`fi_info`, or a node's resources as `kubectl describe` lists them."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import UnreachableError
-from actions.cluster.state.inventory import fetch_inventory
+from actions.cluster.state.listing import fetch_nodes
 from actions.cluster.watch.protobuf_format import CONTENT_TYPE
 from actions.fleet.facts import NodeUsage
 from tests.unit.cluster import protobytes
@@ -42,7 +42,7 @@ class Fleet:
 
 async def _usage(folder: Path, fleet: Fleet) -> dict[str, NodeUsage]:
     async with session_to(fleet, folder) as session:
-        return dict((await fetch_inventory(session)).usage)
+        return dict((await fetch_nodes(session)).usage)
 
 
 @pytest.mark.parametrize("speaks_protobuf", [False, True])
@@ -63,9 +63,9 @@ async def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
         return web.json_response({"metadata": {}, "items": items})
 
     async with session_to(odd, tmp_path) as session:
-        inventory = await fetch_inventory(session)
-    assert [node.name for node in inventory.nodes] == [NODE["metadata"]["name"]]
-    assert [use.pods for use in inventory.usage.values()] == [1]
+        listed = await fetch_nodes(session)
+    assert [node.name for node in listed.nodes] == [NODE["metadata"]["name"]]
+    assert [use.pods for use in listed.usage.values()] == [1]
 
 
 async def test_what_is_no_list_is_said_to_be_none(tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ async def test_what_is_no_list_is_said_to_be_none(tmp_path: Path) -> None:
 
     async with session_to(empty, tmp_path) as session:
         with pytest.raises(UnreachableError, match="/api/v1/nodes did not answer with a list"):
-            await fetch_inventory(session)
+            await fetch_nodes(session)

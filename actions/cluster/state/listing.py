@@ -35,7 +35,7 @@ LeftOut = Callable[[str, int], None]
 """Called with the plural of a kind and the number of its objects that cannot be read, if there are any."""
 
 
-class NodeInventory(msgspec.Struct, frozen=True):
+class ListedNodes(msgspec.Struct, frozen=True):
     """The fleet at one moment.
 
     Args:
@@ -50,7 +50,7 @@ class NodeInventory(msgspec.Struct, frozen=True):
     unlisted_devices: str = ""
 
 
-async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = None) -> NodeInventory:
+async def fetch_nodes(session: KubeSession, *, left_out: LeftOut | None = None) -> ListedNodes:
     """List nodes, pods as protobuf if the server has it, and devices beside them, page by page.
 
     Unreadable objects are left out. Devices that may not be listed are not counted.
@@ -72,7 +72,7 @@ async def fetch_inventory(session: KubeSession, *, left_out: LeftOut | None = No
         slices, claims, reason = await devices
     _count(layer, slices, claims)
     nodes |= layer.nodes
-    return NodeInventory(tuple(nodes.values()), index.usage | layer.usage, reason)
+    return ListedNodes(tuple(nodes.values()), index.usage | layer.usage, reason)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
-"""The format of a capture: one gzip stream of a first line, then records, each with its length in front.
+"""The format of a capture: one gzip stream of a first line, then entries, each with its length in front.
 
-The first line is `eksml-capture 1`. A record is four bytes of length, big-endian, and so many bytes of MessagePack: a
+The first line is `eksml-capture 1`. An entry is four bytes of length, big-endian, and so many bytes of MessagePack: a
 map whose key `type` names its class here. Times are seconds since the begin of the capture, of a clock that never goes
 backwards. The stream may end anywhere: a console that was killed has written everything up to its last second.
 
@@ -21,15 +21,15 @@ from actions.cluster.http.errors import ApiError, ApiStatus, SilenceError, error
 VERSION = 1
 FIRST_LINE = b"eksml-capture %d\n" % VERSION
 FIRST_WORD = b"eksml-capture "
-RECORD_BYTES = 2 << 20
-"""A longer record is refused: what is longer is written in parts."""
+ENTRY_BYTES = 2 << 20
+"""A longer entry is refused: what is longer is written in parts."""
 PART_BYTES = 1 << 20
 _LENGTH = struct.Struct(">I")
 LENGTH_BYTES = _LENGTH.size
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """The base of all records.
+class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """The base of all entries.
 
     Args:
         at: Seconds since the begin of the capture.
@@ -38,8 +38,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     at: float = 0.0
 
 
-class Began(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="began"):
-    """The first record."""
+class Began(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="began"):
+    """The first entry."""
 
     wall: float
     """Seconds since the epoch."""
@@ -52,19 +52,19 @@ class Began(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
     """Of the embedded cluster's workloads; 0 for any other cluster."""
 
 
-class Ticked(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="ticked"):
+class Ticked(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="ticked"):
     """A sign of life, every few seconds: how far the capture reaches although nothing has come."""
 
     wall: float
 
 
-class Stopped(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="stopped"):
-    """The last record: the capture was ended on purpose, or has reached its limit."""
+class Stopped(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="stopped"):
+    """The last entry: the capture was ended on purpose, or has reached its limit."""
 
     why: str = ""
 
 
-class Connected(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="connected"):
+class Connected(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="connected"):
     """A session with a cluster began; requests name it by its number."""
 
     session: int
@@ -74,7 +74,7 @@ class Connected(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field
     namespace: str = ""
 
 
-class Asked(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="asked"):
+class Asked(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="asked"):
     """A request was sent. Of a request that changes something only method and path are kept."""
 
     id: int
@@ -89,7 +89,7 @@ class Asked(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
     """Of the body, for requests that only ask although they have one."""
 
 
-class Answered(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answered"):
+class Answered(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answered"):
     """The answer has begun."""
 
     id: int
@@ -97,14 +97,14 @@ class Answered(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     """Of a stream; of an exec the subprotocol."""
 
 
-class AnswerPart(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="part"):
+class AnswerPart(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="part"):
     """A part of the answer's body: whole lines of a stream, one message of an exec, or a piece of any other body."""
 
     id: int
     data: bytes
 
 
-class AnswerEnded(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="ended"):
+class AnswerEnded(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="ended"):
     """The answer is complete, or will never be.
 
     Args:
@@ -119,7 +119,7 @@ class AnswerEnded(Record, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     message: str = ""
 
 
-class IdentityAnswer(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="identified"):
+class IdentityAnswer(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="identified"):
     """The answer of STS about the caller, or the reason why there is none."""
 
     account: str = ""
@@ -144,14 +144,14 @@ class JournalRow(msgspec.Struct, frozen=True, omit_defaults=True):
     json: str
 
 
-class RunWritten(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="run"):
+class RunWritten(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="run"):
     """Records that were new in a run's journal."""
 
     run: str
     rows: tuple[JournalRow, ...]
 
 
-class RunLived(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="life"):
+class RunLived(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="life"):
     """The state of a run's runner has changed."""
 
     run: str
@@ -163,13 +163,13 @@ class RunLived(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     troubles: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-class RunShown(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="shown"):
+class RunShown(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="shown"):
     """Another run was put on screen; an empty text for none."""
 
     run: str
 
 
-class RunFile(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="file"):
+class RunFile(CaptureEntry, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="file"):
     """A file of a run's folder has grown, or was replaced."""
 
     run: str
@@ -180,7 +180,7 @@ class RunFile(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """The data replace what was there before; else they follow it."""
 
 
-AnyRecord = (
+AnyEntry = (
     Began
     | Ticked
     | Stopped
@@ -196,17 +196,17 @@ AnyRecord = (
     | RunFile
 )
 _encoder = msgspec.msgpack.Encoder()
-decoder: msgspec.msgpack.Decoder[AnyRecord] = msgpack_decoder(AnyRecord)
+decoder: msgspec.msgpack.Decoder[AnyEntry] = msgpack_decoder(AnyEntry)
 
 
-def encoded(record: AnyRecord) -> bytes:
-    """Return a record with its length in front."""
-    data = _encoder.encode(record)
+def encoded(entry: AnyEntry) -> bytes:
+    """Return an entry with its length in front."""
+    data = _encoder.encode(entry)
     return _LENGTH.pack(len(data)) + data
 
 
 def length_in(head: bytes) -> int:
-    """Return the length of the record behind these four bytes."""
+    """Return the length of the entry behind these four bytes."""
     return int(_LENGTH.unpack(head)[0])
 
 
@@ -222,7 +222,7 @@ _ERRORS = {name: kind for kind, name in _KINDS}
 
 
 def ended_by(error: ConsoleError, *, id: int, at: float, clean: Mapping[str, str] | None = None) -> AnswerEnded:
-    """Return the record of an answer that ended with an error.
+    """Return the entry of an answer that ended with an error.
 
     Args:
         error: The error.

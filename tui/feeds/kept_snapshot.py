@@ -1,4 +1,4 @@
-"""The keeper of the last snapshot of a cluster: shown at once at the next start, written while nothing else is done."""
+"""The feed of the last snapshot of a cluster: shown at once at the next start, written while nothing else is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT_SECONDS = 600.0
 _ASK_SECONDS = 5.0
 
 
-class SnapshotKeeper:
+class KeptSnapshotFeed:
     """Loads and writes the kept snapshot of one target. Used on one loop; files are read and written in a thread.
 
     Args:
@@ -119,8 +119,8 @@ class SnapshotKeeper:
 
 def _load(target: ClusterTarget, now: float) -> tuple[str, str, str, KeptSnapshot | None]:
     from actions.cluster.auth.kubeconfig import load_context
-    from actions.cluster.state.kept import identity_of, load_kept
+    from actions.cluster.state.kept import context_digest, load_kept
 
     chosen = load_context(target)
-    identity = identity_of(chosen)
+    identity = context_digest(chosen)
     return chosen.context, chosen.server, identity, load_kept(identity, now=now)

@@ -22,7 +22,7 @@ from actions.run.state.records import (
     JournalRecord,
     RunAccount,
     TerraformBody,
-    kind_of,
+    record_kind,
 )
 from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
@@ -286,7 +286,7 @@ class RunnerJournal:
 
 def _guard_of(body: Body) -> Callable[[], Awaitable[None]]:
     """Return the call that requires that this process may write a record now."""
-    return partial(require_guard, f"the record {kind_of(body)}", stays_here=True)
+    return partial(require_guard, f"the record {record_kind(body)}", stays_here=True)
 
 
 def _joined(notes: Mapping[str, str], warnings: Mapping[str, str], stage: str) -> str:

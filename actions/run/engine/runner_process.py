@@ -20,8 +20,8 @@ from actions.base.untrusted import plain_text, redact
 from actions.run.context.protocols import RunBackend
 from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, store_of
 from actions.run.engine.fence import Fence
-from actions.run.engine.recorder import RunnerJournal, when_usable
 from actions.run.engine.runner import Runner
+from actions.run.engine.runner_journal import RunnerJournal, when_usable
 from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease

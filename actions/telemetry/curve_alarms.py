@@ -50,7 +50,7 @@ _FALLING = ("train_loss", "val_loss", "test_loss", "actor_loss", "critic_loss")
 """Losses that are to fall: others of reinforcement learning stay around 0, and jump."""
 
 
-def alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, ...]:
+def curve_alarms_of(curves: Curves, *, now: float | None = None) -> tuple[CurveAlarm, ...]:
     """Return the alarms of one log, the worst kind first, each kind in rising x.
 
     Args:

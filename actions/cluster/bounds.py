@@ -24,6 +24,9 @@ EVENT_BYTES: Final = 16 * MIB
 ten times as much leaves room for JSON, managed fields and a raised limit of etcd."""
 BODY_BYTES: Final = 128 * MIB
 """The body of one answer. A page of 500 pods is 5 to 10 MiB of JSON; single objects of 60 MB have been read."""
+TYPED_BYTES: Final = 32 * MIB
+"""The body of an answer that becomes typed objects, which take several times as much. ConfigMaps and Secrets, the
+largest of them, hold at most 1 MiB each, and lists of them are read in pages."""
 SHARED_BODY_BYTES: Final = 4 * MIB
 """Longer bodies are read one at a time, so that all answers together stay near `BODY_BYTES`."""
 PACKED_BYTES: Final = 1 * MIB

@@ -15,7 +15,7 @@ from actions.run.journal.folder import blueprint_path, load_environment, runner_
 from actions.run.journal.reader import RunReader
 from actions.run.report import run_json, run_table
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.records import JournalRecord, encode_body, kind_of
+from actions.run.state.records import JournalRecord, encode_body, record_kind
 from actions.run.state.view import RunView
 from actions.run.support.surroundings import variable_names
 from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table
@@ -84,7 +84,7 @@ def _record_line(record: JournalRecord) -> str:
     at = format_rfc3339(datetime.fromtimestamp(record.at, UTC))
     place = f"{record.stage}#{record.attempt}" if record.stage else "-"
     text = plain_text(encode_body(record.body)).replace("\n", " ")
-    return f"{record.seq:6} {at} {kind_of(record.body)} {place} {text}\n"
+    return f"{record.seq:6} {at} {record_kind(record.body)} {place} {text}\n"
 
 
 def _log_of(folder: Path, stage: str) -> Callable[[], str]:

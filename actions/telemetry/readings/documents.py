@@ -12,7 +12,7 @@ from actions.telemetry.points import Point, number_or_none
 from actions.telemetry.tools.collectives import NcclReading, NccomReading
 from actions.telemetry.tools.efa import EfaReading
 from actions.telemetry.tools.neuron import NeuronDevice, NeuronListing, NeuronReport, NeuronScreen
-from actions.telemetry.tools.node_listing import NodeListing, amount_of
+from actions.telemetry.tools.node_listing import NodeListing, quantity_of
 from actions.telemetry.tools.nvidia_smi_reading import Gpu, MigDevice, SmiReading, SmiRows
 from actions.telemetry.tools.topology import Topology
 
@@ -248,7 +248,7 @@ def _device_document(device: NeuronDevice, listing: NeuronListing) -> Json:
 
 def _sections_of(node: NodeListing) -> Json:
     return {
-        title: {resource: {"raw": text, "value": _whole(amount_of(text))} for resource, text in amounts.items()}
+        title: {resource: {"raw": text, "value": _whole(quantity_of(text))} for resource, text in amounts.items()}
         for title, amounts in node.sections.items()
     }
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import MissingError, ParameterError
 from actions.base.readonly import promise_readonly
+from actions.capture.entries import Connected
 from actions.capture.reader import CaptureReader
-from actions.capture.records import Connected
 from actions.cluster.auth.credentials import Credentials
 from actions.cluster.auth.kubeconfig import ChosenContext
 from actions.cluster.auth.session import KubeSession

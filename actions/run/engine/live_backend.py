@@ -47,7 +47,7 @@ from actions.run.stages.helm import HelmHandler
 from actions.run.stages.image import ImageHandler
 from actions.run.stages.job import JobHandler
 from actions.run.stages.kubeconfig import KubeconfigHandler
-from actions.run.stages.log_check import with_losses, with_warning
+from actions.run.stages.log_check import with_gaps, with_warning
 from actions.run.stages.manifests import ManifestsHandler
 from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler
@@ -128,7 +128,7 @@ class LiveBackend:
     async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
         if done.plan is not None:
             return done
-        done = with_losses(done, self._losses)
+        done = with_gaps(done, self._losses)
         if stage.kind != "job":
             return done
         return await in_thread("curves", with_warning, done, self._folder, stage.id)

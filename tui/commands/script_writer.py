@@ -1,4 +1,4 @@
-"""The recorder of a session: each command that was carried out becomes a step of a script, with waits before it."""
+"""The script of a session: each command that was carried out becomes a step, with waits before it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _FILES = ("screenshot", "save", "export-chart")
 _UID = re.compile(r"@[^,]*")
 
 
-class SessionRecorder:
-    """The recorder of one console. Used on the loop only.
+class ScriptWriter:
+    """The script_writer of one console. Used on the loop only.
 
     A command's step is written when it begins, and taken back if it fails. Errors of the file are shown once; the next
     step that can be written brings back what was missed.
@@ -276,13 +276,11 @@ def _text_of(subject: Subject) -> str:
     return "/".join(filter(None, (word, subject.namespace, subject.name)))
 
 
-def begin_to_record(
-    app: TypeAheadApp[Any], services: ConsoleServices, workspace: PaneWorkspace
-) -> SessionRecorder | None:
+def begin_to_record(app: TypeAheadApp[Any], services: ConsoleServices, workspace: PaneWorkspace) -> ScriptWriter | None:
     """Start to record the session, if its settings name a file.
 
     Returns:
-        The recorder; `None` if there is no such file, or it cannot be written, which the app shows.
+        The script_writer; `None` if there is no such file, or it cannot be written, which the app shows.
     """
     settings = services.settings
     if settings.record is None:
@@ -293,14 +291,14 @@ def begin_to_record(
         size=(app.size.width, app.size.height),
         remarks=[_command_line(settings, settings.record.name)],
     )
-    recorder = SessionRecorder(app, services, workspace, recording)
+    script_writer = ScriptWriter(app, services, workspace, recording)
     try:
-        recorder.begin()
+        script_writer.begin()
     except ConfigError as error:
         app.notify_error(error)
         return None
-    services.supervisor.keep("recording", recorder.run)
-    return recorder
+    services.supervisor.keep("recording", script_writer.run)
+    return script_writer
 
 
 def _command_line(settings: ConsoleSettings, script: str) -> str:

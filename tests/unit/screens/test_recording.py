@@ -18,7 +18,7 @@ from actions.script.parse import load_script
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.cli.arguments import parse_arguments
-from tui.commands.recorder import SessionRecorder, _command_line, _text_of
+from tui.commands.script_writer import ScriptWriter, _command_line, _text_of
 from tui.present.subject import Subject
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
@@ -42,9 +42,9 @@ def an_app(file: Path) -> ConsoleApp:
     )  # fmt: skip
 
 
-def recorder_of(app: ConsoleApp) -> SessionRecorder:
-    assert app.dispatcher.recorder is not None
-    return app.dispatcher.recorder
+def recorder_of(app: ConsoleApp) -> ScriptWriter:
+    assert app.dispatcher.script_writer is not None
+    return app.dispatcher.script_writer
 
 
 def steps(file: Path) -> list[str]:
@@ -56,7 +56,7 @@ async def test_keys_lines_and_filters_become_steps_and_mistakes_do_not(tmp_path:
     app = an_app(file)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await wait_for(pilot, lambda: app.dispatcher.recorder is not None, "the recording has begun")
+        await wait_for(pilot, lambda: app.dispatcher.script_writer is not None, "the recording has begun")
         assert steps(file) == [f"open {app.workspace.split.current}"]
         await app.script_driver.press(["2", "/", "g", "p", "u", "enter", ":", *"sort NOPE", "enter"])
         await app.script_driver.press([":", "w", "enter", "?"])
@@ -86,19 +86,19 @@ async def test_a_confirmed_teardown_has_the_clusters_name_and_what_needs_a_perso
     app = an_app(file)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await wait_for(pilot, lambda: app.dispatcher.recorder is not None, "the recording has begun")
-        recorder = recorder_of(app)
+        await wait_for(pilot, lambda: app.dispatcher.script_writer is not None, "the recording has begun")
+        script_writer = recorder_of(app)
         lines = (
             *("shell work/web-0", "edit pods/web-0", "copy", "layout save mine", "resume takeover=77", "quit"),
             *("delete pods/work/web-0@1234-uid,pods/work/web-1@99", "logs work/web-0 tail=5", "filter @mine"),
         )
         for line in lines:
             call = parse_line(line)
-            recorder.ended(call, recorder.begun(call), is_done=True)
+            script_writer.ended(call, script_writer.begun(call), is_done=True)
         teardown = Call(command_of("teardown"), TeardownArguments(confirm="big", run="run-1", delete_data=True))
-        recorder.ended(teardown, recorder.begun(teardown), is_done=True)
+        script_writer.ended(teardown, script_writer.begun(teardown), is_done=True)
         failed = parse_line("zoom")
-        recorder.ended(failed, recorder.begun(failed), is_done=False)
+        script_writer.ended(failed, script_writer.begun(failed), is_done=False)
     assert steps(file)[1:] == [
         "delete object=pods/work/web-0,pods/work/web-1",
         "logs object=work/web-0 tail=5",
