@@ -12,7 +12,6 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
-from actions.run.journal.folder import restored_path
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
 from actions.run.storage.compaction import allocated_bytes
@@ -35,10 +34,9 @@ class Forgettable(msgspec.Struct, frozen=True):
         log_bytes: Of its logs alone.
         curve_bytes: Of its curves and accelerators alone.
         records: The number of records in its journal.
-        is_restored: It was restored from an archive.
         store: Where a copy of all but its logs stays; empty for nowhere.
         remedy: What to do about the obstacles.
-        is_anothers: Another machine has it, or may have it if it was restored: what is in its store is not this one's.
+        is_anothers: Another machine has it: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
@@ -52,7 +50,6 @@ class Forgettable(msgspec.Struct, frozen=True):
     log_bytes: int = 0
     curve_bytes: int = 0
     records: int = 0
-    is_restored: bool = False
     store: str = ""
     remedy: str = ""
     is_anothers: bool = False
@@ -68,7 +65,6 @@ def survey_run(folder: Path) -> Forgettable:
     """
     view = load_run(folder)
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
-    is_restored = restored_path(folder).exists()
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
     return Forgettable(
@@ -77,18 +73,17 @@ def survey_run(folder: Path) -> Forgettable:
         state=view.state.value,
         files=len(sizes),
         size_bytes=sum(sizes.values()),
-        obstacles=() if is_restored or is_taken else (*_life_of(folder, view), *_left_of(folder, view)),
+        obstacles=() if is_taken else (*_life_of(folder, view), *_left_of(folder, view)),
         log_bytes=_sum_below(sizes, folder / "logs"),
         curve_bytes=_sum_below(sizes, folder / "series"),
         records=view.last_seq,
-        is_restored=is_restored,
         store=view.store,
         remedy=(
             f"Bring it there first: eksml-tui runs resume {view.id}"
             if _is_store_behind(view)
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
-        is_anothers=is_restored or is_taken,
+        is_anothers=is_taken,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )

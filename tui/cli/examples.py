@@ -60,7 +60,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui launch bionemo-esm1nv --until 22:30 --budget 500 --at-limit park",
     ),
     "runs takeover": (
-        "eksml-tui runs takeover RUN --store s3://runs/team           the machine that had it is gone or stuck",
+        "eksml-tui runs takeover RUN --from cluster                   the machine that had it is gone or stuck",
+        "eksml-tui runs takeover RUN --from s3://runs/team            from a bucket; or from an archive: --from RUN.tar",
     ),
     "serve": (
         "eksml-tui serve                          read-only; it prints the address with its token",
@@ -121,11 +122,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs compact                   all runs that are over",
         "eksml-tui runs compact --older-than 30   only those whose last record is a month old",
     ),
-    "runs archive": ("eksml-tui runs archive latest esm1nv.zip  everything except secrets",),
-    "runs restore": ("eksml-tui runs restore esm1nv.zip         to look at it here",),
+    "runs archive": ("eksml-tui runs archive latest esm1nv.tar  everything except secrets",),
     "runs rm": (
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
-        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.zip",
+        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.tar",
     ),
     "runs gc": ("eksml-tui runs gc --dry-run               copies of runs, providers, and what needs them",),
     "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),

@@ -22,11 +22,9 @@ from actions.run.client import (
     find_run,
     list_runs,
     load_run,
-    refuse_restored,
     resume_interrupted,
     resume_run,
     send_request,
-    start_runner,
     with_losses,
 )
 from actions.run.journal.folder import load_environment
@@ -96,7 +94,6 @@ def run(options: Namespace) -> int:
         "limit": _limit,
         "rm": _stored,
         "archive": _stored,
-        "restore": _stored,
         "compact": _stored,
         "disk": _stored,
     }
@@ -337,14 +334,6 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    if options.restored:
-        from tui.cli.run_verbs.takeover import take_up
-
-        take_up(options, folder)
-        start_runner(folder, environment=_environment(options))
-        _say(f"This machine carries out {folder.name}, which is {load_run(folder).state.value}.")
-        return 0
-    refuse_restored(folder)
     _to_change(options)
     _require_yes(options, load_run(folder))
     _say(resume_run(folder, stage=options.stage, takeover=options.takeover, environment=_environment(options)))

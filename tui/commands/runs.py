@@ -98,7 +98,7 @@ class RunCommands:
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(
             arguments.run,
-            store=arguments.store,
+            source=arguments.source,
             confirm=arguments.confirm,
             is_machine_gone=arguments.machine_is_gone,
             say=self._app.notify_plainly,

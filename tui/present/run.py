@@ -403,11 +403,9 @@ def trouble_in(notices: Iterable[Notice]) -> str:
 
 
 def summary_state_cell(run: RunSummary) -> Span:
-    """The run's state, red while its pods are in trouble, of a copy from an archive as such, or `unreadable`."""
+    """The run's state, red while its pods are in trouble, or `unreadable`."""
     if run.error:
         return Span("unreadable", Tone.BAD)
-    if any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
-        return Span(f"copy, {run.state.value}", Tone.MUTED)
     if trouble_in(run.notices):
         return Span(f"▲ {run.state.value}", Tone.BAD)
     return Span(state_words(run.state, run.paid), RUN_TONES[run.state])

@@ -19,7 +19,7 @@ from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.elsewhere import read_elsewhere, read_fence
-from actions.run.journal.folder import has_room, journal_path, restored_path, runs_folder
+from actions.run.journal.folder import has_room, journal_path, runs_folder
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
 from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.run_ids import known_numbers
@@ -137,7 +137,6 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
 
 
 STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
-RESTORED = "It was restored from an archive, to look at only."
 
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
@@ -242,9 +241,7 @@ class RunReader:
             self._looked_at = 0.0
         notices = (*self._near_limits(), *notices)
         other = read_elsewhere(self.folder, view.epoch) if is_idle else None
-        if lease is None and restored_path(self.folder).exists():
-            notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
-        elif other is not None:
+        if other is not None:
             text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
             notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
         elif lease is None and not is_starting and is_unattended(view):

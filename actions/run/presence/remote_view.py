@@ -26,8 +26,8 @@ from actions.run.presence.record import RemoteRun, RunPresence, StagePresence, j
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, with_troubles
+from actions.run.store.copy import is_lease_news, kept_store, refreshed_copy
 from actions.run.store.listing import StoredRun, read_stored_run
-from actions.run.store.mirror import is_lease_news, kept_store, refreshed_copy
 from actions.run.store.objects import StoreLease
 from actions.run.store.taken import MOST_ASKED
 

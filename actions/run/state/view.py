@@ -283,8 +283,6 @@ class NoticeKind(StrEnum):
     """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
-    RESTORED = "restored"
-    """The run was restored from an archive, and is to look at only."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -300,8 +298,8 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
-    """Return whether a run can only be looked at here: another machine carries it out, or it is from an archive."""
-    return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.RESTORED) for notice in notices)
+    """Return whether a run can only be looked at here: another machine carries it out."""
+    return any(notice.kind is NoticeKind.ELSEWHERE for notice in notices)
 
 
 class GoneMachine(msgspec.Struct, frozen=True):

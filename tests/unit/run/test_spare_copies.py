@@ -22,8 +22,8 @@ from actions.run.state.records import RequestKind, TakenOver
 from actions.run.storage.compaction import DAY_SECONDS
 from actions.run.storage.disk_use import disk_json, disk_table, keep_up
 from actions.run.storage.spare_copies import SpareCopy, SpareKind, remove_copies, survey_copies
+from actions.run.store.copy import TakenStore, refreshed_copy
 from actions.run.store.lease import take_lease
-from actions.run.store.mirror import TakenStore, refreshed_copy
 from actions.run.store.rows import append_rows, append_to_store
 from actions.run.takeover.take_over import take_over_run
 from tests.support.program import Program

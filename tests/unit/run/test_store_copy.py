@@ -14,7 +14,7 @@ from actions.base.objects import ListedObject, StoredObject, WriteReceipt
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import journal_path, series_path
 from actions.run.journal.store import Journal
-from actions.run.store.mirror import MOST_PART_BYTES, fetch_run
+from actions.run.store.copy import MOST_PART_BYTES, fetch_run
 from actions.run.store.objects import RunStore
 from actions.run.store.rows import append_rows
 from actions.run.store.series import TAIL_BYTES

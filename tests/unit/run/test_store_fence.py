@@ -17,8 +17,8 @@ from actions.run.journal.folder import terraform_path
 from actions.run.spool.files import AppendOnly
 from actions.run.spool.format import points_file
 from actions.run.state.records import Output
+from actions.run.store.copy import fetch_run
 from actions.run.store.lease import take_lease
-from actions.run.store.mirror import fetch_run
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
 from tests.support.stores import BEN, Proxy, Replicated, a_run_with_store, opened

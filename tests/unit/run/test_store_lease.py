@@ -17,8 +17,8 @@ from actions.run.journal import machine
 from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
+from actions.run.store.copy import TakenStore, become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.mirror import TakenStore, become_original, fetch_run
 from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.replica import Replica
 from actions.run.store.rows import append_to_store, read_rows

@@ -15,7 +15,7 @@ from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import Action, Intent, Outcome, Output, RequestKind, Result, RunRequest
 from actions.run.state.view import NoticeKind, RunState
 from actions.run.store import replica
-from actions.run.store.mirror import fetch_run
+from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
 from tests.support.stores import (

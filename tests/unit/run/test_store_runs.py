@@ -43,11 +43,11 @@ from actions.run.report import run_table
 from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
 from actions.run.store import files
+from actions.run.store.copy import TakenStore, fetch_run, is_lease_news, refreshed_copy
 from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
 from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store
-from actions.run.store.mirror import TakenStore, fetch_run, is_lease_news, refreshed_copy
 from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import SegmentHead, read_rows
 from tests.support.polling import wait

@@ -11,7 +11,7 @@ from actions.base.objects import ListedObject
 from actions.run.context.store_address import run_key
 from actions.run.spool.format import points_file
 from actions.run.state.records import Action, Intent, Outcome, Result
-from actions.run.store.mirror import fetch_run
+from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
 from actions.run.store.series import POINTS, FileReplica, parts_of
 from tests.support.stores import (

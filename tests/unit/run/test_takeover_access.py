@@ -26,9 +26,9 @@ from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Action, ClusterName, ContextChosen, Intent, Outcome, Output, Result
+from actions.run.store.copy import TakenStore
 from actions.run.store.files import small_files
 from actions.run.store.lease import LEASE_SECONDS, take_lease
-from actions.run.store.mirror import TakenStore
 from actions.run.store.rows import append_rows
 from actions.run.takeover import access, take_over
 from actions.run.takeover.strays import Searched

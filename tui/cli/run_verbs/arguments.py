@@ -75,14 +75,6 @@ def _resume(verbs: Commands) -> None:
     resume.add_argument(
         "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
     )
-    resume.add_argument(
-        "--restored",
-        action="store_true",
-        help="carry out a run restored from an archive; only if no other machine does",
-    )
-    resume.add_argument(
-        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its store or cluster is away"
-    )
 
 
 def _requests(verbs: Commands) -> None:
@@ -117,13 +109,14 @@ def _of_store(command: argparse.ArgumentParser) -> None:
 
 
 def _runs_of_others(verbs: Commands) -> None:
-    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one, from its store")
+    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one")
     taken.add_argument("run", metavar="RUN", help="the whole id of the run")
     taken.add_argument(
-        "--store",
-        default=argparse.SUPPRESS,
-        metavar=HOME,
-        help="the run's store (default: that of the settings, or of a copy that is here)",
+        "--from",
+        dest="source",
+        default="",
+        metavar="SOURCE",
+        help="cluster, s3://BUCKET/PREFIX or the FILE of an archive (default: its store as known here, or of the settings)",
     )
     taken.add_argument(
         "--machine-is-gone",
@@ -144,9 +137,7 @@ def _runs_storage(verbs: Commands) -> None:
     )
     archive = verbs.add_parser("archive", help="write a run to one file, without secrets")
     archive.add_argument("run", metavar="RUN", help=RUN)
-    archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.zip)")
-    restore = verbs.add_parser("restore", help="restore a run from its archive, to look at")
-    restore.add_argument("file", type=Path, metavar="FILE", help="an archive that `runs archive` has written")
+    archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.tar)")
     remove = verbs.add_parser("rm", help="forget a run of which nothing is left: remove its journal, logs and curves")
     remove.add_argument("run", metavar="RUN", help=RUN)
     remove.add_argument(

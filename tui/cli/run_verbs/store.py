@@ -16,9 +16,9 @@ from actions.base.decoding import json_document
 from actions.base.errors import MissingError, UsageError
 from actions.base.wording import aligned_text, duration
 from actions.run.journal.run_ids import short_ids
+from actions.run.store.copy import fetch_run, mirror_path
 from actions.run.store.drivers import open_store
 from actions.run.store.listing import StoredRun, list_store
-from actions.run.store.mirror import fetch_run, mirror_path
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
 

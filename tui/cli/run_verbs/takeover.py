@@ -1,4 +1,4 @@
-"""`eksml-tui runs takeover` and `runs adopt`: a run of another machine becomes this machine's."""
+"""`eksml-tui runs takeover`: a run of another machine becomes this machine's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,10 +13,10 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.untrusted import plain_text
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from tui.cli.target import aws_environment, chosen_target
+from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
-    pass
+    from actions.run.takeover.takeover import Takeover
 
 
 def take_over(options: Namespace) -> int:
@@ -27,25 +25,13 @@ def take_over(options: Namespace) -> int:
     Raises:
         ConsoleError: It cannot be taken over, or was not confirmed; see `take_over_run`.
     """
-    from actions.run.takeover.take_over import open_takeover_store, store_known_here, take_over_run
-
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
-    clock = SystemClock()
-    store = open_takeover_store(options.store or store_known_here(options.run), clock)
-    done = asyncio.run(
-        take_over_run(
-            options.run,
-            store,
-            clock,
-            confirm=options.confirm,
-            is_machine_gone=options.machine_is_gone,
-            environment=chosen.environment,
-            target=_pinned(chosen.target) if options.context or options.demo else None,
-            say=_say,
-        )
-    )
-    _left("Left alone", done.left_out)
+    done = asyncio.run(_taken_over(options, chosen))
+    if done.left_out:
+        _say("Left alone:")
+    for line in done.left_out:
+        _say(f"  {line}")
     for sentence in done.sentences:
         _say(sentence)
     before = f", which {done.previous} had" if done.previous else ""
@@ -53,33 +39,33 @@ def take_over(options: Namespace) -> int:
     return 0
 
 
-def take_up(options: Namespace, folder: Path) -> None:
-    """Make a restored run this machine's, if no other one has it; the caller starts its runner.
+async def _taken_over(options: Namespace, chosen: ChosenTarget) -> Takeover:
+    from actions.run.takeover.source import CLUSTER, opened_source
+    from actions.run.takeover.takeover import store_known_here, take_over_run
 
-    Raises:
-        ConsoleError: Another machine has it, or that cannot be found out; see `take_up_restored`.
-    """
-    from actions.run.journal.folder import load_environment
-    from actions.run.takeover.access import bring_environment
-    from actions.run.takeover.restored import take_up_restored
-
-    given = {} if options.demo else aws_environment(options)
-    os.environ.update({**load_environment(folder), **given})  # for boto3
-    asyncio.run(take_up_restored(folder, SystemClock(), confirm=options.confirm))
-    if given:
-        _say(bring_environment(folder, given))
+    clock = SystemClock()
+    source = options.source or options.store or store_known_here(options.run) or CLUSTER
+    is_chosen = bool(options.context or options.demo or options.kubeconfig)
+    pinned = _pinned(chosen.target) if is_chosen or source == CLUSTER else None
+    if source == CLUSTER:
+        require_target(chosen.target)
+    opened = opened_source(source, options.run, pinned or chosen.target, clock, confirm=options.confirm)
+    async with opened as store:
+        return await take_over_run(
+            options.run,
+            store,
+            clock,
+            confirm=options.confirm,
+            is_machine_gone=options.machine_is_gone,
+            environment=chosen.environment,
+            target=pinned if options.context or options.demo or source == CLUSTER else None,
+            say=_say,
+        )
 
 
 def _pinned(target: ClusterTarget) -> ClusterTarget:
     """Return a target by the name of its context: the current one may change later."""
     return replace(target, context=load_context(target).context)
-
-
-def _left(heading: str, lines: Sequence[str]) -> None:
-    if lines:
-        _say(f"{heading}:")
-    for line in lines:
-        _say(f"  {line}")
 
 
 def _say(text: str) -> None:

@@ -382,8 +382,6 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
     sign, trouble = _SIGNS[run.state], trouble_in(run.notices).partition(": ")[2]
     if run.is_interrupted and not is_waiting:
         word, tone = "no runner", Tone.BAD
-    elif any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
-        word, tone = "restored", Tone.MUTED
     elif trouble:
         sign, tone = "▲", Tone.BAD
     elif unused:

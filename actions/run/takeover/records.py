@@ -1,8 +1,7 @@
-"""The needs of a run on the machine that it has come to: records, a kubeconfig, objects without a record."""
+"""The journal of a run that comes to this machine, written before it has a runner."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,15 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError, JournalError
-from actions.base.files import expanded
-from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.engine.live_backend import LiveBackend
+from actions.base.errors import JournalError
 from actions.run.journal.folder import journal_path
-from actions.run.journal.mirrored import MirrorMark, write_mark
-from actions.run.journal.reader import load_run
 from actions.run.journal.store import Journal
-from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Body,
@@ -27,7 +20,6 @@ from actions.run.state.records import (
     ContextChosen,
     Created,
     Identified,
-    Operator,
     RunAccount,
     TerraformBody,
 )
@@ -168,64 +160,3 @@ def arrival_records(folder: Path, clock: Clock) -> Iterator[ArrivalRecords]:
         yield records
     finally:
         records.close()
-
-
-def put_aside(folder: Path, epoch: int) -> None:
-    """Give the folder of a run that has come back to this machine another name, if there is one.
-
-    Args:
-        folder: The run's.
-        epoch: With which it has come back.
-    """
-    if folder.exists():
-        aside = folder.with_name(f".{folder.name}.before-epoch-{epoch}")
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-
-
-def mark_arriving(folder: Path, owner: Operator, epoch: int, clock: Clock) -> None:
-    """Mark a run that comes to this machine, so that no runner is started for it before all of it is here.
-
-    Args:
-        folder: The run's.
-        owner: The new one.
-        epoch: With which it comes.
-        clock: The machine's.
-
-    Raises:
-        OSError: The disk is full.
-    """
-    store = load_run(folder).store
-    write_mark(folder, MirrorMark(store, clock.now().timestamp(), epoch=epoch, owner=owner, is_arriving=True))
-
-
-async def connect_here(
-    folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None
-) -> tuple[dict[str, str], ConsoleError | None]:
-    """Write the run's kubeconfig on this machine, from EKS or a chosen context, and identify the cluster.
-
-    Args:
-        folder: The run's.
-        records: Its journal.
-        clock: The machine's.
-        target: A context of this machine; `None` for what the run began with.
-
-    Returns:
-        The outputs of the kubeconfig stage, and the reason if there are none.
-    """
-    view = records.view()
-    stage = next((each for each in view.stages if each.kind == "kubeconfig"), None)
-    if stage is None:
-        return {}, None
-    if target is not None:
-        path = str(expanded(target.kubeconfig).absolute()) if target.kubeconfig else ""
-        cluster = replace(view.cluster, context=target.context, kubeconfig=path)
-        view = replace(view, cluster=cluster)
-    backend = LiveBackend(folder, clock)
-    try:
-        done = await KubeconfigHandler(backend.context(view, stage, records.stage(stage))).perform()
-    except ConsoleError as error:
-        return {}, error
-    finally:
-        await backend.aclose()
-    return dict(done.outputs), None
