@@ -133,14 +133,10 @@ def _resume_interrupted(options: Namespace) -> None:
 
 
 def _list(options: Namespace) -> int:
-    if options.of_store is not None:
-        from tui.cli.run_verbs.store import print_store
+    if options.of_store is not None or options.cluster:
+        from tui.cli.run_verbs.remote_runs import print_known_runs
 
-        return print_store(options)
-    if options.cluster:
-        from tui.cli.run_verbs.remote_runs import print_cluster_runs
-
-        return print_cluster_runs(options)
+        return print_known_runs(options)
     runs = with_losses(_listed(options))
     is_short = sys.stdout.isatty()
     now = SystemClock().now().timestamp()
@@ -166,7 +162,7 @@ def _listed(options: Namespace) -> list[RunSummary]:
 
 def _show(options: Namespace) -> int:
     if options.of_store is not None:
-        from tui.cli.run_verbs.store import copied
+        from tui.cli.run_verbs.remote_runs import copied
 
         view = load_run(copied(options, options.run))
     else:
@@ -213,7 +209,7 @@ def _folder_here_or_copied(options: Namespace, run: str) -> Path:
     except RunMissingError:
         if options.of_store is None:
             raise
-    from tui.cli.run_verbs.store import copied
+    from tui.cli.run_verbs.remote_runs import copied
 
     return copied(options, run)
 
@@ -225,7 +221,7 @@ def _curves(options: Namespace) -> int:
     from tui.settings.settings import form_of, write_file
 
     if options.of_store is not None:
-        from tui.cli.run_verbs.store import copied
+        from tui.cli.run_verbs.remote_runs import copied
 
         run = read_run(copied(options, options.run))
     else:

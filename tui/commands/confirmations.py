@@ -167,9 +167,9 @@ def _taking_over(arguments: TakeoverArguments, runs: RunFeed) -> Confirmation | 
         text = "You state that the machine that had it no longer exists: locks that it left are removed."
     remote = runs.others.find(arguments.run) if runs.others is not None else None
     lines = _wrapped(text)
-    if remote is not None and remote.presence is not None:
+    if remote is not None and remote.lease is not None:
         who = f"{remote.owner} has it, last heartbeat {time_of_day(remote.seen_at)} UTC."
-        where = _places(cluster=remote.presence.cluster, region=remote.presence.region, account=remote.presence.account)
+        where = _places(cluster=remote.about.cluster, region=remote.about.region, account=remote.about.account)
         lines = [*_wrapped(who), *lines, *where]
     return Confirmation(f"Take over {arguments.run}", lines, word=arguments.run, word_is="the run's id")
 

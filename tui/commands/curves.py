@@ -19,7 +19,7 @@ from tui.settings.settings import form_of
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.record import RemoteRun
+    from actions.run.store.remote import RemoteRun
     from tui.panes.charts import ChartsPane
 
 _CHARTS = "charts"
@@ -128,21 +128,23 @@ def _read_runs(runs: Sequence[RunSummary | RemoteRun], store: str) -> list[RunCu
     """Read runs: those of this machine from their folders, others from copies, brought up to date from the store.
 
     Raises:
-        RefusedError: A run of another machine has no store that is read here.
+        RefusedError: A run of another machine has no store with curves that is read here.
         ConsoleError: The store does not answer.
     """
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.remote_view import open_remote
+    from actions.run.store.copy import refreshed_copy
 
     folders: list[Path] = []
     for run in runs:
-        folder = run.folder if isinstance(run, RunSummary) else open_remote(run, store)
-        if folder is None:
+        if isinstance(run, RunSummary):
+            folders.append(run.folder)
+        elif store and run.store == store:
+            folders.append(refreshed_copy(store, run.id))
+        else:
             raise RefusedError(
                 f"The curves of {run.id} are on another machine, and it has no store that is read here.",
                 hint="Set store: in config.yaml to its store, if it has one.",
             )
-        folders.append(folder)
     return _read(folders)
 
 

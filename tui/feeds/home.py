@@ -236,12 +236,10 @@ class PaidFeed:
         found = self._runs.listed_elsewhere()
         if not found:
             return []
-        from actions.run.presence.record import paid_elsewhere
+        from actions.run.store.remote import paid_elsewhere
 
         is_alike = self._is_simulated
-        shown = [
-            run for run in found if is_alike is None or not run.created or run.created.is_cost_simulated == is_alike
-        ]
+        shown = [run for run in found if is_alike is None or run.about.is_cost_simulated == is_alike]
         return [thing for run in shown if (thing := paid_elsewhere(run, place)) is not None]
 
     def _seen(self, total: FleetCost | None, place: tuple[str, str]) -> SeenNodes | None:

@@ -1,7 +1,7 @@
-"""Runs of other machines: the feed of their records in the connected cluster, and the one that is on screen.
+"""Runs of other machines: the feed of their leases in stores, and the one that is on screen.
 
-That has its history from its store, and beside it logs and curves of its pods. Neither waits for the other: a store
-that is away or slow delays no log, and a cluster without the job no history.
+That has its history by a copy of its journal, and beside it logs and curves of its pods. Neither waits for the other: a
+store that is away or slow delays no log, and a cluster without the job no history.
 """
 
 from __future__ import annotations
@@ -18,42 +18,38 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.run.state.view import Notice, NoticeKind
+from actions.run.state.view import Notice, NoticeKind, RunView
 from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.job_pods import JobRef
     from actions.cluster.watch.health import SourceHealth
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.record import RemoteRun
-    from actions.run.presence.remote_view import StoreRuns
-    from actions.run.store.objects import StoreLease
+    from actions.run.store.listing import StoreLook
+    from actions.run.store.remote import RemoteRun
     from tui.feeds.job import JobFeed
 
 COPY_SECONDS = 5.0
 """Between two copies of what the store has got."""
-OWNER_SECONDS = 1.5
-"""Between two looks at the lease in the store: a takeover is there before it is in the cluster."""
-OWNERS_SECONDS = 10.0
-"""Between two looks at the leases of all runs that are listed."""
-STORE_SECONDS = 30.0
-"""Between two looks for runs that only the store has."""
-LOOKS_AT_ALL = 20
-"""Every so many looks, runs that were over are read again: a retry may have begun."""
+STORE_SECONDS = 10.0
+"""Between two looks at the leases of the operator's store."""
 FIRST_STORE_SECONDS = 3.0
 """Before the first one: what the operator has come for is read first."""
-_ANSWER_SECONDS = 5.0
-"""Limit of one of these looks."""
+LOOKS_AT_ALL = 60
+"""Every so many looks, runs that were over are read again: a retry may have begun."""
 AGAIN_SECONDS = 10.0
 """After a store that did not answer, or refused."""
+_ANSWER_SECONDS = 5.0
+"""Limit of one of these looks."""
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 0.2
 
 
 class RemoteRunFeed:
-    """The runs recorded in the connected cluster. `run` is work for the supervisor. Used on the loop only.
+    """The runs in the stores that this console can see. `run` is work for the supervisor. Used on the loop only.
 
-    A watch with a label selector: while nothing changes there is no request, and a heartbeat costs one small event.
+    Those of the connected cluster are watched with a label selector: while nothing changes there is no request, and a
+    heartbeat costs one small event. Those of the operator's store are asked for.
 
     Args:
         cluster: The cluster on screen.
@@ -84,19 +80,15 @@ class RemoteRunFeed:
         self._clock = clock
         self._changed = changed
         self._request_in = request_in
-        self._held: dict[str, RemoteRun] = {}
+        self._of_cluster: dict[str, RemoteRun] = {}
         """By uid."""
-        self._leases: dict[str, StoreLease] = {}
-        """By id: leases in the operator's store that have a later epoch than the record in the cluster."""
         self._of_store: dict[str, RemoteRun] = {}
-        """By id: runs that the operator's store has and the cluster, when it was asked last, had not."""
-        self._store_ages: Mapping[str, float] = {}
-        """By id: seconds since their last heartbeat, by the store's clock, when the store answered last."""
+        """By id."""
         self._signs: dict[str, tuple[str, float]] = {}
-        """By id: the newest version, and its monotonic second: other machines' clocks may be wrong."""
+        """By id: the newest tag, and its monotonic second: other machines' clocks may be wrong."""
 
     async def run(self, live: Callable[[], None]) -> None:
-        """Follow the records until cancelled; in the usual namespace alone where no others may be listed.
+        """Follow the leases in the cluster until cancelled; in one namespace where no others may be listed.
 
         Args:
             live: Called when the session is there.
@@ -106,17 +98,18 @@ class RemoteRunFeed:
         """
         from actions.cluster.http.errors import ApiAccessError
         from actions.cluster.watch.reflector import Reflector
-        from actions.run.presence.listing import EVERYWHERE, IN_DEFAULT, PAGE_SIZE, run_in
-        from actions.run.presence.record import SELECTOR
+        from actions.run.store.cluster_runs import PAGE_SIZE, paths_of
+        from actions.run.store.lease_object import SELECTOR
+        from actions.run.store.remote import remote_in
 
         await self._cluster.wait_connected()
         live()
         self.note = ""
-        for path in (EVERYWHERE, IN_DEFAULT):
+        for path in paths_of(self._cluster.namespace):
             reflector: Reflector[RemoteRun] = Reflector(
                 self._cluster.session,
                 path,
-                decode=run_in,
+                decode=remote_in,
                 identify=lambda run: run.uid,
                 sink=_Sink(self),
                 label_selector=SELECTOR,
@@ -133,27 +126,8 @@ class RemoteRunFeed:
         self.listed.set()
         self._changed()
 
-    async def follow_owners(self, store: str, live: Callable[[], None]) -> None:
-        """Look for runs that another machine has taken over, by the operator's store, until cancelled.
-
-        A takeover is in the store before it is in the cluster: at once, or not for long if the new machine cannot reach
-        that. There is no request, and no import, while no run of that store is listed.
-
-        Args:
-            store: `s3://BUCKET/PREFIX`.
-            live: Called after each look.
-        """
-        await self._clock.sleep(OWNERS_SECONDS)  # what the operator has come for is read first
-        while True:
-            if any(run.presence is not None and run.presence.store == store for run in self.runs):
-                self.take_leases(await in_thread("leases of runs", _later_leases, list(self._held.values()), store))
-            live()
-            await self._clock.sleep(OWNERS_SECONDS)
-
     async def follow_store(self, store: str, local: Callable[[], Collection[str]], live: Callable[[], None]) -> None:
-        """Look for runs that only the operator's store has, until cancelled.
-
-        Their first plan waits for an approval, so there is no cluster yet; or they are of another one.
+        """Look at the leases of the operator's store, until cancelled; none is read for a run that stays over.
 
         Args:
             store: `s3://BUCKET/PREFIX`.
@@ -162,115 +136,96 @@ class RemoteRunFeed:
         """
         await self._clock.sleep(FIRST_STORE_SECONDS)
         over: frozenset[str] = frozenset()
-        torn_down: frozenset[str] = frozenset()
         for look in count(1):
-            skipped = over.union(local(), (run.id for run in self._held.values()))
-            found = await in_thread("runs of a store", _runs_of_store, store, skipped, tuple(self._of_store))
+            skipped = over.union(local()) if look % LOOKS_AT_ALL else frozenset(local())
+            found = await in_thread("runs of a store", _look_at, store, skipped)
             if found is not None:
-                torn_down |= found.torn_down
-                over = torn_down if look % LOOKS_AT_ALL == 0 else over | found.over
+                over = (over & found.ids) | found.over
                 self.take_store(found)
             live()
             await self._clock.sleep(STORE_SECONDS)
 
-    def take_store(self, found: StoreRuns) -> None:
-        """Show the runs that only the operator's store has."""
-        left = found.ids.difference(run.id for run in self._held.values())
-        kept = {run_id: run for run_id, run in self._of_store.items() if run_id in left}
-        self._of_store = {**kept, **{run.id: run for run in found.runs}}
-        ages = {**self._store_ages, **found.ages}
-        self._store_ages = {run_id: ages[run_id] for run_id in self._of_store if run_id in ages}
+    def take_store(self, found: StoreLook) -> None:
+        """Show the runs of the operator's store."""
+        left = {run_id: run for run_id, run in self._of_store.items() if run_id in found.ids}
+        self._of_store = {**left, **{run.id: run for run in found.runs}}
+        now = self._clock.monotonic()
+        for run in found.runs:
+            known = self._signs.get(run.id)
+            if run.lease is not None and (known is None or known[0] != run.lease.tag):
+                self._signs[run.id] = run.lease.tag, now - run.lease.age_seconds
         self._publish()
 
-    def take_leases(self, leases: Mapping[str, StoreLease]) -> None:
-        """Show the machines that leases name where these have the later epoch."""
-        self._leases = {**self._leases, **leases}
-        now = self._clock.monotonic()
-        for run_id, lease in leases.items():
-            if run_id in self._signs and lease.is_live:
-                self._signs[run_id] = self._signs[run_id][0], now - lease.age_seconds
-        if leases:
-            self._publish()
-
     def forget(self) -> None:
-        """Drop everything: another cluster is connected to."""
-        self._leases.clear()
+        """Drop what is of the cluster: another one is connected to."""
         self.listed.clear()
-        self._held.clear()
-        self._signs.clear()
+        self._of_cluster.clear()
         self.note = ""
         self._publish()
 
     def find(self, run_id: str) -> RemoteRun | None:
-        """Return the run with this id; `None` if the cluster has no record of it."""
+        """Return the run with this id; `None` if no store has it."""
         return next((run for run in self.runs if run.id == run_id), None)
 
     def own_at_work(self) -> str:
         """Return the newest run that this user has at work here, or had before heartbeats ended; empty for none.
 
-        One that only the store has may be of another cluster.
+        One that only the operator's store has may be of another cluster.
         """
         from actions.run.context.operator import present_operator
 
         user = present_operator().user
-        here = (run for run in self.runs if run.namespace and not run.is_over)
-        own = (run for run in here if run.presence and run.presence.owner.user == user)
-        return next((run.id for run in own), "")
+        here = (run for run in self._of_cluster.values() if not run.is_over and run.lease is not None)
+        own = {run.id for run in here if run.lease is not None and run.lease.owner.user == user}
+        return next((run.id for run in self.runs if run.id in own), "")
 
     def elsewhere(self, local: Sequence[RunSummary]) -> tuple[RemoteRun, ...]:
         """Return the runs that other machines carry out; with `local`, those of this machine, without them."""
         here = {run.id: run.epoch for run in local}
-        return tuple(run for run in self.runs if _is_elsewhere(run, here.get(run.id)))
+        return tuple(run for run in self.runs if run.id not in here or run.epoch > here[run.id])
 
     def is_silent(self, run: RemoteRun) -> bool:
         """Return whether heartbeats of a run that is not over are missing."""
-        from actions.run.presence.record import SILENT_SECONDS
+        from actions.run.store.remote import SILENT_SECONDS
 
-        if not run.namespace:
-            return not run.is_over and self._store_ages.get(run.id, 0.0) > SILENT_SECONDS
         sign = self._signs.get(run.id)
         return not run.is_over and sign is not None and self._clock.monotonic() - sign[1] > SILENT_SECONDS
 
     def take_all(self, runs: Sequence[RemoteRun]) -> None:
-        """Take a complete list."""
-        from actions.run.presence.listing import MOST_RUNS
+        """Take a complete list of the cluster."""
+        from actions.run.store.remote import MOST_RUNS
 
-        self._held = {run.uid: run for run in runs[:MOST_RUNS]}
+        self._of_cluster = {run.uid: run for run in runs[:MOST_RUNS]}
         wall, now = self._clock.now().timestamp(), self._clock.monotonic()
-        for run in self._held.values():
+        for run in self._of_cluster.values():
             known = self._signs.get(run.id)
-            if known is None or known[0] != run.version:
-                self._signs[run.id] = run.version, now - max(0.0, wall - run.seen_at)
+            if known is None or known[0] != _tag(run):
+                self._signs[run.id] = _tag(run), now - max(0.0, wall - run.seen_at)
         self._publish()
         self.listed.set()
 
     def take(self, run: RemoteRun) -> None:
-        """Take one run as it is now."""
-        from actions.run.presence.listing import MOST_RUNS
+        """Take one run of the cluster as it is now."""
+        from actions.run.store.remote import MOST_RUNS
 
-        if run.uid in self._held or len(self._held) < MOST_RUNS:
+        if run.uid in self._of_cluster or len(self._of_cluster) < MOST_RUNS:
             was_silent = self.is_silent(run)
-            self._held[run.uid] = run
-            self._signs[run.id] = run.version, self._clock.monotonic()
+            self._of_cluster[run.uid] = run
+            self._signs[run.id] = _tag(run), self._clock.monotonic()
             self._publish()
             if was_silent:
                 self._changed()
 
     def drop(self, run: RemoteRun) -> None:
-        """Remove one run."""
-        if self._held.pop(run.uid, None) is not None:
+        """Remove one run of the cluster."""
+        if self._of_cluster.pop(run.uid, None) is not None:
             self._publish()
 
     def _publish(self) -> None:
         from actions.run.journal.run_ids import short_ids
-        from actions.run.presence.listing import ordered
-        from actions.run.presence.record import SILENT_SECONDS
+        from actions.run.store.remote import SILENT_SECONDS, newest_of
 
-        before, self.runs = self.runs, ordered([*self._held.values(), *self._of_store.values()])
-        if self._leases:
-            from actions.run.presence.remote_view import with_lease
-
-            self.runs = tuple(with_lease(run, self._leases.get(run.id)) for run in self.runs)
+        before, self.runs = self.runs, newest_of([*self._of_cluster.values(), *self._of_store.values()])
         self.names = short_ids([run.id for run in self.runs])
         self._signs = {run.id: self._signs[run.id] for run in self.runs if run.id in self._signs}
         self.revision += 1
@@ -283,30 +238,24 @@ class RemoteRunFeed:
             self._request_in(min(waits) + 1.0)
 
 
-def _later_leases(recorded: Sequence[RemoteRun], store: str) -> dict[str, StoreLease]:
-    """Return what `later_leases` does. Blocking, as it is to import what reads a store."""
-    from actions.run.presence.listing import ordered
-    from actions.run.presence.remote_view import later_leases
+def _look_at(store: str, skipped: Collection[str]) -> StoreLook | None:
+    """Return the runs of a store; `None` if it does not answer. Blocking, as it is to import what reads one."""
+    from actions.run.store.copy import look_at_store
 
-    return asyncio.run(later_leases(ordered(recorded), store, at_most_seconds=_ANSWER_SECONDS))
-
-
-def _runs_of_store(store: str, skipped: Collection[str], shown: Collection[str]) -> StoreRuns | None:
-    """Return what `runs_of_store` does. Blocking, as it is to import what reads a store."""
-    from actions.run.presence.remote_view import runs_of_store
-
-    return asyncio.run(runs_of_store(store, skipped=skipped, shown=shown, at_most_seconds=_ANSWER_SECONDS))
+    return look_at_store(store, skipped=skipped, at_most_seconds=_ANSWER_SECONDS)
 
 
-def _is_elsewhere(run: RemoteRun, epoch: int | None) -> bool:
-    """Return whether another machine carries the run out, by the epoch of the journal here; `None` if there is none."""
-    return epoch is None or (run.presence is not None and run.presence.epoch > epoch)
+def _tag(run: RemoteRun) -> str:
+    return run.lease.tag if run.lease else ""
 
 
 def _shown(run: RemoteRun) -> RemoteRun:
     """Return a run without what every heartbeat changes."""
-    presence = replace(run.presence, heartbeat="", spent_usd="") if run.presence else None
-    return replace(run, presence=presence, seen_at=0.0, version="", uid="")
+    if run.lease is None:
+        return replace(run, uid="")
+    status = replace(run.status, spent_usd="", last_seq=0, notes={})
+    document = replace(run.lease.document, renewed_at="", nonce="", status=status)
+    return replace(run, uid="", lease=replace(run.lease, document=document, tag="", renewed_at=0.0, age_seconds=0.0))
 
 
 class _Sink:
@@ -334,6 +283,11 @@ class RunOnScreen(Protocol):
     remote: RemoteRun | None
     remote_stage: str
     store_trouble: Notice | None
+
+    @property
+    def view(self) -> RunView | None:
+        """The run as it is shown."""
+        ...
 
     def use_copy(self, folder: Path) -> None:
         """Read the run from a copy of its folder."""
@@ -363,79 +317,85 @@ class RemoteOnScreen:
 
     Args:
         runs: Has it on screen; shows the copy.
-        records: The runs recorded in the cluster.
+        cluster: Has the session by which the store in the cluster is read.
         jobs: Shows its job.
         clock: Time.
         store: The operator's, `s3://BUCKET/PREFIX`; empty for none.
     """
 
     def __init__(
-        self, runs: RunOnScreen, records: RemoteRunFeed, jobs: JobsOnScreen, clock: Clock, *, store: str
+        self, runs: RunOnScreen, cluster: ClusterFeed, jobs: JobsOnScreen, clock: Clock, *, store: str
     ) -> None:
         self._runs = runs
-        self._records = records
+        self._cluster = cluster
         self._jobs = jobs
         self._clock = clock
         self._store = store
         self._id = runs.remote.id if runs.remote is not None else ""
-        self._places = {"home", "pods"}
         self.begun = asyncio.Event()
-        """Set once store and pods were asked for the first time, whatever came of it."""
+        """Set once the store was asked for the first time, whatever came of it."""
 
     async def follow_pods(self) -> None:
         """Show the job of the stage that is wanted, until another run is on screen."""
-        from actions.run.presence.remote_view import job_on_screen
+        from actions.run.store.remote import job_on_screen
 
-        shown: tuple[JobRef | None, int] | None = None
+        shown: JobRef | None = None
         try:
-            while (run := self._on_screen()) is not None:
-                job = job_on_screen(run, self._runs.remote_stage)
-                wanted = job, self._records.revision
-                if shown is None or job != shown[0] or (self._jobs.watched is None and wanted != shown):
-                    shown = wanted
+            while self._on_screen() is not None:
+                view = self._runs.view
+                job = job_on_screen(view, self._runs.remote_stage) if view is not None else None
+                if job != shown or (job is not None and self._jobs.watched is None):
+                    shown = job
                     await self._show(job)
-                    self._note_asked("pods")
                 await self._clock.sleep(_LOOK_SECONDS)
         finally:
             watched = self._jobs.watched
-            if watched is not None and shown is not None and shown[0] is not None and watched.title == shown[0].key:
+            if watched is not None and shown is not None and watched.title == shown.key:
                 self._jobs.unwatch()
 
     async def follow_store(self) -> None:
-        """Bring the copy of the run up to date, every few seconds and after a takeover, until another run is on screen.
+        """Bring the copy of the run up to date, every few seconds, until another run is on screen.
 
         A store that does not answer is shown with the run, and asked again.
         """
-        from actions.run.presence.remote_view import is_taken_over, open_remote
-
-        copied_at, wait = float("-inf"), OWNER_SECONDS
         while (run := self._on_screen()) is not None:
+            wait = COPY_SECONDS
             try:
-                is_due = self._clock.monotonic() - copied_at >= COPY_SECONDS
-                if is_due or await in_thread("lease of a run", is_taken_over, run, self._store):
-                    copied_at = self._clock.monotonic()
-                    folder = await in_thread("store of a run", open_remote, run, self._store)
-                    if folder is not None and self._on_screen() is not None:
-                        self._runs.use_copy(folder)
+                folder = await self._copied(run)
+                if folder is not None and self._on_screen() is not None:
+                    self._runs.use_copy(folder)
                 self._note(None)
-                wait = OWNER_SECONDS
             except ConsoleError as error:
-                copied_at, wait = float("-inf"), AGAIN_SECONDS
+                wait = AGAIN_SECONDS
                 if self._on_screen() is not None:
-                    self._note(self._trouble(error))
-            self._note_asked("home")
+                    self._note(self._trouble(run, error))
+            self.begun.set()
             await self._clock.sleep(wait)
+
+    async def _copied(self, run: RemoteRun) -> Path | None:
+        """Return the folder of the copy, brought up to date; `None` if no store of it is read here.
+
+        What a lease says is foreign text: of other addresses than the operator's nothing is read because of it.
+        """
+        from actions.run.store.remote import CLUSTER
+
+        if run.store == self._store:
+            from actions.run.store.copy import refreshed_copy
+
+            return await in_thread("store of a run", refreshed_copy, self._store, run.id)
+        if run.store != CLUSTER:
+            return None
+        from actions.run.store.kubernetes import open_cluster_store
+        from actions.run.store.copy import copied_from
+
+        store = await open_cluster_store(self._cluster.session, run.namespace)
+        return await copied_from(store, run.id)
 
     def _note(self, trouble: Notice | None) -> None:
         """Show whether the store can be read here; `None` if it can, or there is none."""
         if trouble != self._runs.store_trouble:
             self._runs.store_trouble = trouble
             self._runs.take_others()
-
-    def _note_asked(self, place: str) -> None:
-        self._places.discard(place)
-        if not self._places:
-            self.begun.set()
 
     def _on_screen(self) -> RemoteRun | None:
         run = self._runs.remote
@@ -448,7 +408,7 @@ class RemoteOnScreen:
             with suppress(ConsoleError):
                 await self._jobs.watch(job)
 
-    def _trouble(self, error: ConsoleError) -> Notice:
+    def _trouble(self, run: RemoteRun, error: ConsoleError) -> Notice:
         """Return the notice of a store that fails, since the first failure."""
         is_refused = isinstance(error, AccessError | MissingError | RefusedError)
         kind, does = (
@@ -458,7 +418,6 @@ class RemoteOnScreen:
         )
         known = self._runs.store_trouble
         since = known.since if known is not None and known.kind is kind else self._clock.now().timestamp()
-        is_recorded = self._runs.remote is None or bool(self._runs.remote.namespace)
-        left = "by its cluster, without what only the store has" if is_recorded else "as it was there last"
-        text = f"Its store {does}: the run is shown {left}. {error.message}"
-        return Notice(kind, text, since)
+        return Notice(
+            kind, f"Its store ({run.store}) {does}: the run is shown as it was read last. {error.message}", since
+        )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint, Catalogue
     from actions.blueprint.model import Blueprint
     from actions.run.journal.reader import RunReader, RunSummary
-    from actions.run.presence.record import RemoteRun
+    from actions.run.store.remote import RemoteRun
     from tui.feeds.remote_runs import RemoteRunFeed
 
 
@@ -205,7 +205,7 @@ class RunFeed:
         """
         remote = self._elsewhere(run_id or (self.view.id if self.view else ""))
         if remote is not None:
-            from actions.run.presence.listing import refusal_of
+            from actions.run.store.remote import refusal_of
 
             raise refusal_of(remote)
 
@@ -214,7 +214,7 @@ class RunFeed:
         return next((run for run in self.listed_elsewhere() if run.id == wanted), None)
 
     def _show_remote(self) -> None:
-        from actions.run.presence.remote_view import remote_view
+        from actions.run.store.remote import remote_view
 
         if self.remote is not None:
             is_silent, self._pods = _is_silent(self.others, self.remote), self.pods(self.remote.id)

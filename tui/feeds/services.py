@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from actions.cluster.job_pods import JobRef
     from actions.fleet.facts import PodFacts
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.record import RemoteRun
     from actions.run.state.view import RunView
+    from actions.run.store.remote import RemoteRun
     from tui.feeds.job import JobFeed
     from tui.feeds.objects import ObjectsScope
     from tui.feeds.replay import CaptureFeed, ReplayFeed
@@ -57,10 +57,9 @@ KEPT = ("nodes", "pods")
 OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
-OWNERS = "machines of these runs"
-STORE_RUNS = "runs of the home"
+STORE_RUNS = "runs of the store"
 REMOTE_PODS = "pods of a run of another machine"
-REMOTE_STORE = "home of a run of another machine"
+REMOTE_STORE = "store of a run of another machine"
 REPLAY = "replay"
 CAPTURE = "capture"
 _HEAD_START_SECONDS = 10.0
@@ -189,7 +188,6 @@ class ConsoleServices:
         self.supervisor.drop(CREDENTIALS)
         self.supervisor.drop(OBJECTS)
         self.supervisor.drop(REMOTE)
-        self.supervisor.drop(OWNERS)
         self.remote.forget()
         self.objects.forget_kinds()
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
@@ -317,18 +315,13 @@ class ConsoleServices:
         self.supervisor.keep(IDENTITY, self._load_identity)
         # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
         self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
-        if self.settings.store and self.replay is None:
-            store = self.settings.store
-            self.supervisor.keep(
-                OWNERS, lambda: self.remote.follow_owners(store, lambda: self.supervisor.mark_live(OWNERS))
-            )
         if self.objects.scope is not None:
             self.show_objects(self.objects.scope)
 
     def _others_changed(self) -> None:
         """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
 
-        A run on screen that was taken over is shown by its record in the cluster.
+        A run on screen that was taken over is shown as its store has it.
         """
         runs = self.runs
         runs.take_others()
@@ -345,14 +338,14 @@ class ConsoleServices:
             self.open_run(wanted)
 
     def open_run(self, run_id: str) -> None:
-        """Show a run; one of another machine with the logs and curves that its pods or its home have.
+        """Show a run; one of another machine with the logs and curves that its pods or its store have.
 
         Raises:
             ConsoleError: There is none, or it cannot be read.
         """
         if self.runs.open(run_id):
             followed = self._followed = RemoteOnScreen(
-                self.runs, self.remote, self, self.clock, store=self.settings.store
+                self.runs, self.cluster, self, self.clock, store=self.settings.store
             )
             self.supervisor.keep(REMOTE_PODS, followed.follow_pods)
             self.supervisor.keep(REMOTE_STORE, followed.follow_store)
@@ -486,9 +479,10 @@ async def _explain_remote(services: ConsoleServices, run: RemoteRun, stage: str)
     """Diagnose the job of a stage of another machine's run, which is all that can be read of it here."""
     from actions.cluster.diagnose import collect
     from actions.cluster.diagnose.select import ObjectSelector
-    from actions.run.presence.remote_view import job_on_screen
+    from actions.run.store.remote import job_on_screen
 
-    job = job_on_screen(run, stage)
+    view = services.runs.view
+    job = job_on_screen(view, stage) if view is not None else None
     if job is None:
         raise MissingError(
             f"The stage {stage} of run {run.id} has no job in the cluster.",

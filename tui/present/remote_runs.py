@@ -17,7 +17,7 @@ from tui.present.text import age
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.record import RemoteRun
+    from actions.run.store.remote import RemoteRun
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class RunRow(msgspec.Struct, frozen=True):
 
     Args:
         local: The run as this machine has it.
-        remote: The run by its record in the cluster, if another machine carries it out.
+        remote: The run as its store has it, if another machine carries it out.
         is_silent: Heartbeats of that machine are missing.
         trouble: The verdict on its pods, by what the cluster shows of them; empty if none is in trouble.
     """
@@ -80,23 +80,23 @@ def state_cell(row: RunRow, width: int = 0) -> CellValue:
 
 def remote_state(run: RemoteRun, *, is_silent: bool, trouble: str = "") -> Span:
     """Return the state of a run of another machine in words, red while its pods are in trouble."""
-    from actions.run.presence.remote_view import sign_text
+    from actions.run.store.remote import sign_text
 
-    if run.presence is None:
+    if run.lease is None:
         return Span("unreadable", Tone.BAD)
     if is_silent:
         return Span(sign_text(run, is_silent=True), Tone.WARN)
-    return Span(f"▲ {run.presence.state.value}", Tone.BAD) if trouble else Span(run.presence.state.value, Tone.MUTED)
+    return Span(f"▲ {run.state.value}", Tone.BAD) if trouble else Span(run.state.value, Tone.MUTED)
 
 
 def stage_cell(row: RunRow, width: int = 0) -> CellValue:
     """The stage at work, dim for a run of another machine; see `tui.present.run.stage_cell`."""
     if row.remote is None:
         return runs.stage_cell(row.local, width) if row.local else ""
-    presence = row.remote.presence
-    if row.trouble and presence is not None:
-        return Span(presence.stage if 0 < width < runs.LEAST_TROUBLE else row.trouble, Tone.BAD)
-    return Span(row.remote.error if presence is None else presence.stage or "-", Tone.MUTED)
+    stage = row.remote.status.stage
+    if row.trouble and row.remote.lease is not None:
+        return Span(stage if 0 < width < runs.LEAST_TROUBLE else row.trouble, Tone.BAD)
+    return Span(row.remote.error or stage or "-", Tone.MUTED)
 
 
 def who_cell(row: RunRow) -> CellValue:
@@ -113,7 +113,7 @@ def took_cell(row: RunRow, now: float) -> CellValue:
 
 
 def loss_cell(row: RunRow) -> CellValue:
-    """The newest training loss, which the record in the cluster does not have."""
+    """The newest training loss; that of another machine's run is not known here."""
     from actions.run.report import loss_text  # with the journal, which Home does not need
 
     return (loss_text(row.local.last_loss) if row.local else "") or "-"
@@ -131,9 +131,7 @@ def spent_cell(row: RunRow, width: int = 0) -> CellValue:
 
 def remote_spent(run: RemoteRun) -> str:
     """Return what a run of another machine has cost so far; empty if that is unknown."""
-    from decimal import Decimal
-
-    return format_dollars(Decimal(run.presence.spent_usd)) if run.presence and run.presence.spent_usd else ""
+    return format_dollars(run.spent_usd) if run.spent_usd is not None else ""
 
 
 def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellValue:
@@ -141,9 +139,9 @@ def hourly_cell(row: RunRow, hourly: HourlyCost | None, width: int = 0) -> CellV
 
     Of another machine's run it is what that has published, nodes included. Where `width` is too small, without cents.
     """
-    published = row.remote.presence.usd_per_hour if row.remote and row.remote.presence else ""
-    if published and float(published):
-        return Span(f"${float(published):,.2f}", Tone.MUTED)
+    published = row.remote.usd_per_hour if row.remote else None
+    if published:
+        return Span(f"${published:,.2f}", Tone.MUTED)
     if hourly is None:
         return Span("-", Tone.MUTED)
     state = row.local.state if row.local and row.remote is None else None
@@ -161,8 +159,7 @@ def cluster_cell(row: RunRow) -> CellValue:
     """The name of the run's cluster."""
     if row.remote is None:
         return row.local.cluster if row.local else ""
-    presence = row.remote.presence
-    return Span(presence.cluster if presence else row.local.cluster if row.local else "", Tone.MUTED)
+    return Span(row.remote.about.cluster or (row.local.cluster if row.local else ""), Tone.MUTED)
 
 
 def age_cell(row: RunRow, now: float) -> CellValue:
@@ -175,7 +172,7 @@ def created_at(row: RunRow) -> float:
     """Return when the run was created, in seconds since the epoch; 0.0 if that is unknown."""
     if row.local:
         return row.local.created_at
-    return row.remote.presence.created_at if row.remote and row.remote.presence else 0.0
+    return row.remote.about.created_at if row.remote else 0.0
 
 
 def age_key(row: RunRow) -> float:

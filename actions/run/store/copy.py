@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, FormatError, MissingError
+from actions.base.errors import ConfigError, ConsoleError, FormatError, MissingError
 from actions.base.executors import at_once, in_thread
 from actions.base.files import private_directory, write_private
 from actions.base.objects import ListedObject
@@ -35,6 +35,7 @@ from actions.run.journal.store import copy_rows
 from actions.run.state.records import Created, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
+from actions.run.store.listing import StoreLook, look_at_runs
 from actions.run.store.objects import RunStore, StoreLease, segment_seq
 from actions.run.store.rows import rows_of
 from actions.run.store.series import SeriesPart, parts_of, series_file
@@ -48,7 +49,7 @@ _BATCH_BYTES = 4 << 20
 """Objects of a file, and bytes of them, that are in memory at a time; of longer objects one."""
 
 
-def mirror_path(run_id: str) -> Path:
+def copy_path(run_id: str) -> Path:
     """Return the usual folder for the copy of a run of another machine."""
     run_key(run_id)
     return copies_folder() / run_id
@@ -259,22 +260,33 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
     Raises:
         ConsoleError: As `fetch_run`, and `open_store`.
     """
-    folder = mirror_path(run_id)
+    folder = copy_path(run_id)
     asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
     return folder
 
 
-def is_lease_news(url: str, run_id: str, *, region: str = "") -> bool:
-    """Return whether a store names another machine, or a later epoch, than the copy of a run has. Blocking.
-
-    One small request, between two of `refreshed_copy`, whose arguments it has.
+async def copied_from(store: RunStore, run_id: str) -> Path:
+    """Return the folder with a copy of a run of an open store, brought up to date.
 
     Raises:
-        ConsoleError: As `read_lease`, and `open_store`.
+        ConsoleError: As `fetch_run`.
     """
-    mark = read_mark(mirror_path(run_id))
-    lease = asyncio.run(kept_store(url, region).lease(run_id))
-    return lease is not None and (mark is None or (lease.epoch, lease.owner) != (mark.epoch, mark.owner))
+    folder = copy_path(run_id)
+    await fetch_run(store, run_id, folder)
+    return folder
+
+
+def look_at_store(url: str, *, skipped: Collection[str], at_most_seconds: float, region: str = "") -> StoreLook | None:
+    """Return the runs of a store as `look_at_runs`; `None` if it does not answer in time. Blocking."""
+
+    async def look() -> StoreLook:
+        async with asyncio.timeout(at_most_seconds):
+            return await look_at_runs(kept_store(url, region), skipped=skipped)
+
+    try:
+        return asyncio.run(look())
+    except (ConsoleError, TimeoutError):
+        return None
 
 
 def kept_store(url: str, region: str) -> RunStore:

@@ -68,6 +68,7 @@ def about_launch(created: Created, created_at: float) -> RunAbout:
         created.account.id if created.account else "",
         created_at,
         created.store,
+        created.is_cost_simulated,
     )
 
 
@@ -83,6 +84,7 @@ def about_run(view: RunView) -> RunAbout:
         account,
         view.created_at,
         view.store,
+        view.is_cost_simulated,
     )
 
 

@@ -2,66 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConflictError, ConsoleError, FormatError
+from actions.base.executors import at_once
+from actions.base.names import is_subdomain
 from actions.base.untrusted import one_line
 from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
-from actions.run.state.records import Created, Operator
+from actions.run.state.records import Created
 from actions.run.store.lease import about_launch, take_lease
-from actions.run.store.objects import RunStore, StoreLease, TakenError
+from actions.run.store.objects import RunStore, TakenError
+from actions.run.store.remote import MOST_RUNS, RemoteRun
 from actions.run.store.s3 import LEASE
-
-
-class StoredRun(msgspec.Struct, frozen=True):
-    """One run of a store."""
-
-    id: str
-    lease: StoreLease | None = None
-    error: str = ""
-    """The reason why it cannot be read; empty otherwise."""
-
-    @property
-    def title(self) -> str:
-        """Of its blueprint."""
-        return self.lease.about.title if self.lease else ""
-
-    @property
-    def blueprint_id(self) -> str:
-        """Of its blueprint."""
-        return self.lease.about.blueprint_id if self.lease else ""
-
-    @property
-    def cluster(self) -> str:
-        """The name of its cluster."""
-        return self.lease.about.cluster if self.lease else ""
-
-    @property
-    def region(self) -> str:
-        """Of its cluster."""
-        return self.lease.about.region if self.lease else ""
-
-    @property
-    def account(self) -> str:
-        """See `RunAbout`."""
-        return self.lease.about.account if self.lease else ""
-
-    @property
-    def created_at(self) -> float:
-        """Seconds since the epoch; 0 if it is not known."""
-        return self.lease.about.created_at if self.lease else 0.0
-
-    @property
-    def owner(self) -> Operator | None:
-        """The operator who carries it out; before there is one, the one who launched it."""
-        return self.lease.owner if self.lease else None
-
-    @property
-    def state(self) -> str:
-        """The newest state in words, a value of `RunState`; empty if no runner has written one."""
-        return self.lease.status.state if self.lease else ""
 
 
 async def announce_run(store: RunStore, created: Created, *, clock: Clock | None = None) -> None:
@@ -104,27 +60,55 @@ async def withdraw_announced(store: RunStore, run_id: str, error: BaseException)
             )
 
 
-async def list_store(store: RunStore) -> list[StoredRun]:
+async def list_store(store: RunStore) -> list[RemoteRun]:
     """Return the runs of a store, newest first. One that is damaged is listed with the reason.
 
     Raises:
         ConsoleError: As `RunStore`.
     """
     leases, unread = await store.leases()
+    place = str(store.address)
     runs = [
-        *(StoredRun(lease.run_id, lease) for lease in leases),
-        *(StoredRun(run_id, error=sentence) for run_id, sentence in unread.items()),
+        *(RemoteRun(lease.run_id, lease, place) for lease in leases),
+        *(RemoteRun(run_id, None, place, error=sentence) for run_id, sentence in unread.items()),
     ]
-    return sorted(runs, key=lambda run: (run.created_at, run.id), reverse=True)
+    return sorted(runs, key=lambda run: (run.about.created_at, run.id), reverse=True)
 
 
-async def read_stored_run(store: RunStore, run_id: str) -> StoredRun:
-    """Return one run of a store; a damaged one with the reason.
+class StoreLook(msgspec.Struct, frozen=True):
+    """The result of one look at a store."""
+
+    ids: frozenset[str]
+    """Of all runs that the store has."""
+    runs: tuple[RemoteRun, ...] = ()
+    """Those at work, and others that still cost something."""
+    over: frozenset[str] = frozenset()
+    """Ids of the others: they may be begun again."""
+
+
+async def look_at_runs(store: RunStore, *, skipped: Collection[str]) -> StoreLook:
+    """Look at the leases of a store.
+
+    Args:
+        store: The store.
+        skipped: Ids of runs that are not read.
 
     Raises:
         ConsoleError: As `RunStore`.
     """
+    ids = [run_id for run_id in await store.run_ids() if is_subdomain(run_id)]
+    found = await at_once([run_id for run_id in ids if run_id not in skipped], lambda run_id: _read(store, run_id))
+    runs = tuple(run for run in found if run is not None and (not run.is_over or run.usd_per_hour))
+    over = {run.id for run in found if run is not None}.difference(run.id for run in runs)
+    return StoreLook(frozenset(ids), runs[:MOST_RUNS], frozenset(over))
+
+
+async def _read(store: RunStore, run_id: str) -> RemoteRun | None:
+    """Return one run; `None` if it cannot be read now."""
     try:
-        return StoredRun(run_id, await store.lease(run_id))
-    except (FormatError, ConfigError) as error:
-        return StoredRun(one_line(run_id), error=one_line(error.message))
+        lease = await store.lease(run_id)
+    except FormatError as error:
+        return RemoteRun(run_id, None, str(store.address), error=one_line(error.message))
+    except ConsoleError:
+        return None
+    return None if lease is None else RemoteRun(run_id, lease, str(store.address))

@@ -42,6 +42,8 @@ class RunAbout(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds since the epoch, by the clock of the launch."""
     store: str = ""
     """The address of the store that names the run's owner, for who reads the lease in another place."""
+    is_cost_simulated: bool = False
+    """Its costs are those of the simulation."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -372,4 +374,5 @@ def _clean_about(about: RunAbout, run_id: str) -> RunAbout:
         one_line(about.account),
         about.created_at if 0 <= about.created_at < LATEST else 0.0,
         one_line(about.store),
+        about.is_cost_simulated,
     )

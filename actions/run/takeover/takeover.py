@@ -35,7 +35,8 @@ from actions.run.journal.mirrored import MirrorMark, read_mark, remove_mark, wri
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunState, StageState
-from actions.run.store.copy import become_original, fetch_run, mirror_path
+from actions.run.storage.archive import ArchivedRun
+from actions.run.store.copy import become_original, fetch_run, copy_path
 from actions.run.store.files import MOST_FILE_BYTES
 from actions.run.store.lease import take_lease, this_holder
 from actions.run.store.objects import RunStore, StoreLease, TakenError
@@ -133,7 +134,7 @@ def store_known_here(run_id: str) -> str:
         folder = runs_folder() / run_id
         if journal_path(folder).exists():
             return load_run(folder).store
-        mark = read_mark(mirror_path(run_id))
+        mark = read_mark(copy_path(run_id))
         return mark.store if mark is not None else ""
     return ""
 

@@ -1,4 +1,4 @@
-"""Runs of other machines on the command line: in the list of a cluster, shown from their records, and left alone."""
+"""Runs of other machines on the command line: in lists of their stores, shown from a copy, and left alone."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError, UsageError
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
-from actions.run.journal.elsewhere import elsewhere_sentence, takeover_hint
-from actions.run.presence.listing import find_cluster_run, list_cluster_runs, refusal_of
-from actions.run.presence.record import RemoteRun
-from actions.run.presence.remote_view import job_on_screen, later_leases, remote_view, with_lease
-from actions.run.presence.report import FIELDS, cluster_runs_json, cluster_runs_table, known_runs
+from actions.run.journal.reader import load_run
 from actions.run.report import run_json, run_table
+from actions.run.state.view import RunView
+from actions.run.store.cluster_runs import ClusterRuns, find_cluster_run, list_cluster_runs
 from actions.run.store.drivers import open_store
-from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.kubernetes import open_cluster_store
+from actions.run.store.listing import list_store
+from actions.run.store.copy import copied_from
+from actions.run.store.objects import RunStore
+from actions.run.store.remote import RemoteRun, job_on_screen, newest_of, refusal_of, remote_view
+from actions.run.store.report import FIELDS, known_runs, known_runs_json, known_runs_table
 from actions.run.store.taken import note_taken
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment, chosen_target, require_target
@@ -31,21 +35,26 @@ T = TypeVar("T")
 
 _LOOK_SECONDS = 10.0
 """Time for the cluster, and for the store, to answer whether they know a run that this machine does not."""
-_HOME_SECONDS = 3.0
+_STORE_SECONDS = 3.0
 """Time for the store of a run to answer before a request is made to that run."""
-_LOOKING = ("show", "curves")
-"""Verbs with the option `--store`."""
 
 
-def print_cluster_runs(options: Namespace) -> int:
-    """Print the runs of this machine and those that the cluster has a record of, one row each."""
-    found = asyncio.run(_asked(options, list_cluster_runs))
-    runs = known_runs(list_runs(), asyncio.run(named_by_store(found.runs, options.store, options.region)))
+def print_known_runs(options: Namespace) -> int:
+    """Print the runs of this machine and those of the cluster (`--cluster`) or of a store (`--store`), a row each.
+
+    Raises:
+        ConsoleError: The cluster or store does not answer, or none is set.
+    """
+    found = ClusterRuns()
+    if options.cluster:
+        found = asyncio.run(_asked(options, list_cluster_runs))
+    stored = asyncio.run(_listed(options)) if options.of_store is not None else []
+    runs = known_runs(list_runs() if options.cluster else (), newest_of([*found.runs, *stored]))
     now = SystemClock().now().timestamp() if found.at is None else found.at
     print_table(
         options.output,
-        table=lambda: cluster_runs_table(runs, now=now, note=found.note, is_short=sys.stdout.isatty()),
-        document=lambda: cluster_runs_json(runs, now=now),
+        table=lambda: known_runs_table(runs, now=now, note=found.note, is_short=sys.stdout.isatty()),
+        document=lambda: known_runs_json(runs, now=now),
         fields=FIELDS,
     )
     if found.note and options.output != "table":
@@ -53,16 +62,23 @@ def print_cluster_runs(options: Namespace) -> int:
     return 0
 
 
-async def named_by_store(runs: Sequence[RemoteRun], store: str, region: str = "") -> Sequence[RemoteRun]:
-    """Return runs of a cluster with the owner that the lease in their store names, where that has the later epoch.
+def copied(options: Namespace, run: str) -> Path:
+    """Return the folder with a copy of a run, as it is in the store now.
 
     Args:
-        runs: As the cluster records them.
-        store: Of the settings; empty for none.
-        region: Of the options.
+        options: Name the store.
+        run: An id, the beginning of one, or `latest`.
+
+    Raises:
+        MissingError: The store has no such run, or several.
+        ConsoleError: There is no store, or it does not answer.
     """
-    leases = await later_leases(runs, store, at_most_seconds=_HOME_SECONDS, region=region)
-    return [with_lease(run, leases.get(run.id)) for run in runs]
+
+    async def copy() -> Path:
+        async with _opened(options) as store:
+            return await copied_from(store, await _id_in(store, run))
+
+    return asyncio.run(copy())
 
 
 def note_if_taken(folder: Path, environment: Mapping[str, str]) -> None:
@@ -73,11 +89,11 @@ def note_if_taken(folder: Path, environment: Mapping[str, str]) -> None:
         environment: Profile and region, for boto3.
     """
     os.environ.update(environment)
-    asyncio.run(note_taken([run for run in list_runs() if run.folder == folder], at_most_seconds=_HOME_SECONDS))
+    asyncio.run(note_taken([run for run in list_runs() if run.folder == folder], at_most_seconds=_STORE_SECONDS))
 
 
 def show_or_refuse(options: Namespace, missing: MissingError) -> int:
-    """Show a run that this machine does not have, from its record in the cluster; refuse all that would act on it.
+    """Show a run that this machine does not have, as its store has it; refuse all that would act on it.
 
     Args:
         options: With `run` and `verb`.
@@ -87,21 +103,18 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
         RefusedError: It is of another machine: with its owner, and the command that takes it over.
         MissingError: `missing`.
     """
-    try:
-        run = run_elsewhere(options, missing)
-    except MissingError:
-        _refuse_by_store(options)
-        raise
+    run, view = _found(options, missing, with_copy=options.verb in ("show", "logs"))
     if options.verb == "show":
-        view, now = remote_view(run, is_silent=run.is_silent(SystemClock().now().timestamp())), SystemClock().now()
+        now = SystemClock().now().timestamp()
+        shown = remote_view(run, view, is_silent=run.is_silent(now))
         print_table(
             options.output,
-            table=lambda: run_table(view, now=now.timestamp()),
-            document=lambda: run_json(view, now=now.timestamp()),
+            table=lambda: run_table(shown, now=now),
+            document=lambda: run_json(shown, now=now),
             rows="stages",
         )
         return 0
-    job = job_on_screen(run, getattr(options, "stage", "") or "")
+    job = job_on_screen(view, getattr(options, "stage", "") or "") if view is not None else None
     if options.verb == "logs" and job is not None:
         raise RefusedError(
             f"The log of run {run.id} is on the machine of {run.owner}; its pods still have their latest lines.",
@@ -114,51 +127,84 @@ def run_elsewhere(options: Namespace, missing: MissingError) -> RemoteRun:
     """Return the run of another machine that `options.run` names.
 
     Raises:
-        MissingError: `missing`, if the cluster does not know it either, or does not answer soon.
+        MissingError: `missing`, if neither the cluster nor the store of the settings knows it, or answers soon.
     """
-    try:
-        return asyncio.run(_soon(options))
-    except (ConsoleError, TimeoutError):
-        raise missing from None
+    return _found(options, missing, with_copy=False)[0]
 
 
-def _refuse_by_store(options: Namespace) -> None:
-    """Refuse what would act on a run that the store of the settings has, and its cluster does not name.
+def _found(options: Namespace, missing: MissingError, *, with_copy: bool) -> tuple[RemoteRun, RunView | None]:
+    """Return a run of another machine, by the cluster or by the store of the settings, with its copied journal."""
 
-    Raises:
-        RefusedError: With its owner, and the command that shows it, or takes it over.
-    """
-    if not options.store:
-        return
-    os.environ.update(aws_environment(options))  # for boto3
-    store = open_store(options.store, region=options.region)
-    try:
-        found = asyncio.run(_in_home(store, options.run))
-    except (ConsoleError, TimeoutError):
-        return
-    finally:
-        store.close()
-    if found is None:
-        return
-    run_id, lease = found
-    hint = takeover_hint(run_id, options.store)
-    if options.verb in _LOOKING:
-        hint = f"Look at it: eksml-tui runs {options.verb} {run_id} --store {options.store}"
-    raise RefusedError(elsewhere_sentence(run_id, str(lease.owner)), hint=hint)
+    async def in_cluster(session: KubeSession) -> tuple[RemoteRun, RunView | None]:
+        run = await find_cluster_run(session, options.run)
+        if not with_copy or run.about.store or run.lease is None:
+            return run, None
+        store = await open_cluster_store(session, run.namespace)
+        return run, load_run(await copied_from(store, run.id))
+
+    async def in_store() -> tuple[RemoteRun, RunView | None]:
+        async with _opened(options) as store:
+            run_id = await _id_in(store, options.run)
+            lease = await store.lease(run_id)
+            if lease is None:
+                raise missing
+            copy = load_run(await copied_from(store, run_id)) if with_copy else None
+            return RemoteRun(run_id, lease, str(store.address)), copy
+
+    asked: list[Callable[[], Awaitable[tuple[RemoteRun, RunView | None]]]] = [
+        lambda: _asked(options, in_cluster, may_ask=False),
+        *([in_store] if options.store else []),
+    ]
+    for ask in asked:
+        try:
+            return asyncio.run(_soon(ask))
+        except (ConsoleError, TimeoutError):
+            continue
+    raise missing
 
 
-async def _in_home(store: RunStore, run: str) -> tuple[str, StoreLease] | None:
-    """Return the one run of a store whose id begins so, with its lease."""
+async def _soon(ask: Callable[[], Awaitable[T]]) -> T:
     async with asyncio.timeout(_LOOK_SECONDS):
+        return await ask()
+
+
+async def _listed(options: Namespace) -> list[RemoteRun]:
+    async with _opened(options) as store:
+        return await list_store(store)
+
+
+async def _id_in(store: RunStore, run: str) -> str:
+    """Return the one id of a store that begins so; `latest` is the newest run."""
+    if run == "latest":
+        found = [one.id for one in await list_store(store)][:1]
+    else:
         ids = await store.run_ids()
         found = [run] if run in ids else [one for one in ids if run and one.startswith(run)]
-        lease = await store.lease(found[0]) if len(found) == 1 else None
-        return None if lease is None else (found[0], lease)
+    if len(found) != 1:
+        count = f"{len(found)} runs begin" if found else "No run begins"
+        raise MissingError(
+            f"{count} with {run!r} in {store.address}.",
+            hint=f"List them: eksml-tui runs list --store {store.address}",
+        )
+    return found[0]
 
 
-async def _soon(options: Namespace) -> RemoteRun:
-    async with asyncio.timeout(_LOOK_SECONDS):
-        return await _asked(options, lambda session: find_cluster_run(session, options.run), may_ask=False)
+@asynccontextmanager
+async def _opened(options: Namespace) -> AsyncIterator[RunStore]:
+    """Open the store that the options name.
+
+    Raises:
+        UsageError: They name none.
+    """
+    url = getattr(options, "of_store", None) or options.store
+    if not url:
+        raise UsageError("No store is set.", hint="Write --store s3://BUCKET/PREFIX, or store: in config.yaml.")
+    os.environ.update(aws_environment(options))  # for boto3
+    store = open_store(url, region=options.region)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 async def _asked(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]], *, may_ask: bool = True) -> T:

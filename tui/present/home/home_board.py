@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from actions.fleet.cost import FleetCost
     from actions.fleet.facts import EventFacts
     from actions.run.journal.reader import RunSummary
-    from actions.run.presence.record import RemoteRun
+    from actions.run.store.remote import RemoteRun
 
 WIDE = 150
 """From so many columns on, runs and problems are side by side."""
@@ -316,7 +316,7 @@ def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tup
 
     What a stage leaves free is for the trouble of its run, which is cut on eighty columns.
     """
-    stages = [run.stage for run in shown] + [run.presence.stage for run in facts.elsewhere if run.presence]
+    stages = [run.stage for run in shown] + [run.status.stage for run in facts.elsewhere]
     needed = max(map(len, stages), default=0)
     ids = [run.id for run in shown] + [run.id for run in facts.elsewhere]
     longest = max((len(facts.names.get(run, run)) for run in ids), default=0)
@@ -326,8 +326,7 @@ def _name_room(shown: Sequence[RunSummary], facts: HomeFacts, width: int) -> tup
 
 def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, int]) -> BoardRow:
     """Return the row of a run of another machine: dim, with who carries it out and where."""
-    presence = run.presence
-    sign, trouble = _SIGNS[presence.state] if presence else "✘", facts.troubles.get(run.id, "")
+    sign, trouble = _SIGNS[run.state] if run.lease else "✘", facts.troubles.get(run.id, "")
     name_width, stage_width = room
     is_silent = run.id in facts.silent
     stage_width = 0 if is_silent else stage_width
@@ -338,7 +337,7 @@ def _remote_row(run: RemoteRun, facts: HomeFacts, width: int, room: tuple[int, i
         *fit_ends(Span(facts.names.get(run.id, run.id), Tone.MUTED), name_width),
         Span(" "),
         *fit(state, 20 if is_silent else 12),
-        *fit(Span(f" {presence.stage if presence else ''}", Tone.MUTED), stage_width),
+        *fit(Span(f" {run.status.stage}", Tone.MUTED), stage_width),
         Span(f"  {run.owner}", Tone.MUTED),
         Span(f"  {remote_spent(run)}" if remote_spent(run) else "", Tone.MUTED),
         *([Span(f"  {trouble}", Tone.BAD)] if trouble else []),

@@ -1,4 +1,4 @@
-"""The runs of a cluster and of this machine in one list, as text and JSON, for the command line. Pure."""
+"""Runs of this machine and of stores in one list, as text and JSON, for the command line. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from actions.base.wording import aligned, rough_duration
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
-from actions.run.presence.record import RemoteRun, RunPresence, stopped_sentence
+from actions.run.store.remote import RemoteRun, stopped_sentence
 
-COLUMNS = ("RUN", "STATE", "STAGE", "WHO", "SIGN", "EPOCH", "SPENT", "BLUEPRINT", "CLUSTER", "HOME", "CREATED")
+COLUMNS = ("RUN", "STATE", "STAGE", "WHO", "SIGN", "EPOCH", "SPENT", "BLUEPRINT", "CLUSTER", "STORE", "CREATED")
 FIELDS = (
     "id", "here", "owner", "state", "stage", "heartbeat", "heartbeat_age_seconds", "over", "silent", "epoch", "store",
-    "blueprint", "cluster", "region", "account", "created_at", "spent_usd", "usd_per_hour", "version", "folder",
-    "error",
+    "blueprint", "cluster", "region", "account", "created_at", "spent_usd", "usd_per_hour", "folder", "error",
 )  # fmt: skip
 """Keys of the JSON objects."""
 
 
 class KnownRun(msgspec.Struct, frozen=True):
-    """A run on this machine, recorded in the cluster, or both.
+    """A run on this machine, in a store, or both.
 
     Args:
         local: As this machine has it.
-        remote: As the cluster has it.
+        remote: As its store has it.
     """
 
     local: RunSummary | None
@@ -44,13 +43,7 @@ class KnownRun(msgspec.Struct, frozen=True):
     @property
     def is_here(self) -> bool:
         """True if this machine carries it out."""
-        presence = self.remote.presence if self.remote else None
-        return self.local is not None and (presence is None or presence.epoch <= self.local.epoch)
-
-    @property
-    def presence(self) -> RunPresence | None:
-        """The record that its runner has published; `None` if there is none."""
-        return self.remote.presence if self.remote else None
+        return self.local is not None and (self.remote is None or self.remote.epoch <= self.local.epoch)
 
 
 def known_runs(local: Sequence[RunSummary], remote: Sequence[RemoteRun]) -> tuple[KnownRun, ...]:
@@ -60,7 +53,7 @@ def known_runs(local: Sequence[RunSummary], remote: Sequence[RemoteRun]) -> tupl
     return (*here, *(KnownRun(None, run) for run in by_id.values()))
 
 
-def cluster_runs_table(runs: Sequence[KnownRun], *, now: float, note: str = "", is_short: bool = False) -> str:
+def known_runs_table(runs: Sequence[KnownRun], *, now: float, note: str = "", is_short: bool = False) -> str:
     """Return a table with a heading and one line for each run, and below it what could not be read.
 
     Args:
@@ -70,7 +63,7 @@ def cluster_runs_table(runs: Sequence[KnownRun], *, now: float, note: str = "", 
         is_short: Shorten ids to unambiguous prefixes, for a terminal.
     """
     if not runs:
-        return f"{note or 'There is no run on this machine or in the cluster.'}\n"
+        return f"{note or 'There is no run here.'}\n"
     ids = [run.id for run in runs]
     names = short_ids(ids) if is_short else dict(zip(ids, ids, strict=True))
     rows = [COLUMNS, *(_cells(run, names[run.id], now) for run in runs)]
@@ -79,14 +72,14 @@ def cluster_runs_table(runs: Sequence[KnownRun], *, now: float, note: str = "", 
     return "".join(f"{line}\n" for line in (*lines, *([note] if note else [])))
 
 
-def cluster_runs_json(runs: Sequence[KnownRun], *, now: float) -> str:
+def known_runs_json(runs: Sequence[KnownRun], *, now: float) -> str:
     """Return a list of objects; times are RFC 3339, `null` where unknown."""
     return json.dumps([_fields(run, now) for run in runs], indent=2, ensure_ascii=False) + "\n"
 
 
 def sign_of(run: KnownRun, now: float) -> str:
-    """Return the age of the newest heartbeat: `12s ago`, `silent since 14:02`, `over`; `-` without a record."""
-    if run.remote is None or run.presence is None:
+    """Return the age of the newest heartbeat: `12s ago`, `silent since 14:02`, `over`; `-` without a lease."""
+    if run.remote is None or run.remote.lease is None:
         return "-"
     if run.remote.is_over:
         return "over"
@@ -126,34 +119,34 @@ def _stopped(run: KnownRun) -> str:
 
 
 def _fields(run: KnownRun, now: float) -> dict[str, object]:
-    local, remote, presence = run.local, run.remote, run.presence
+    local, remote = run.local, run.remote
     here = local if run.is_here else None
-    created = local.created_at if local else presence.created_at if presence else 0.0
+    lease = remote.lease if remote else None
+    created = local.created_at if local else remote.about.created_at if remote else 0.0
     spending = here.spending if here else None
+    spent = spending.usd if spending else remote.spent_usd if remote else None
+    rate = spending.usd_per_hour if spending and spending.is_rate_known else None
+    if remote is not None and here is None:
+        rate = remote.usd_per_hour
     return {
         "id": run.id,
         "here": run.is_here,
-        "owner": str(presence.owner) if presence else (local.owner or None) if local else None,
-        "state": here.state.value if here else presence.state.value if presence else None,
-        "stage": here.stage if here else presence.stage if presence else None,
-        "heartbeat": _moment(remote.seen_at) if remote and presence else None,
-        "heartbeat_age_seconds": max(0, round(now - remote.seen_at)) if remote and presence else None,
-        "over": remote.is_over if remote and presence else None,
-        "silent": remote.is_silent(now) if remote and presence else None,
-        "epoch": presence.epoch if presence else local.epoch if local else None,
-        "store": presence.store if presence else local.store if local else None,
-        "blueprint": local.blueprint_id if local else presence.blueprint if presence else None,
-        "cluster": local.cluster if local else presence.cluster if presence else None,
-        "region": presence.region if presence else None,
-        "account": presence.account if presence else None,
+        "owner": str(lease.owner) if lease else (local.owner or None) if local else None,
+        "state": here.state.value if here else remote.state.value if remote and lease else None,
+        "stage": here.stage if here else remote.status.stage if remote and lease else None,
+        "heartbeat": _moment(lease.renewed_at) if lease else None,
+        "heartbeat_age_seconds": max(0, round(now - lease.renewed_at)) if lease else None,
+        "over": remote.is_over if remote and lease else None,
+        "silent": remote.is_silent(now) if remote and lease else None,
+        "epoch": lease.epoch if lease else local.epoch if local else None,
+        "store": (remote.store if remote else local.store if local else "") or None,
+        "blueprint": local.blueprint_id if local else remote.about.blueprint_id if remote and lease else None,
+        "cluster": local.cluster if local else remote.about.cluster if remote and lease else None,
+        "region": lease.about.region if lease else None,
+        "account": lease.about.account if lease else None,
         "created_at": _moment(created) if created else None,
-        "spent_usd": f"{spending.usd:.4f}" if spending else presence.spent_usd or None if presence else None,
-        "usd_per_hour": f"{spending.usd_per_hour:.4f}"
-        if spending and spending.is_rate_known
-        else presence.usd_per_hour or None
-        if presence and not here
-        else None,
-        "version": presence.version if presence else None,
+        "spent_usd": f"{spent:.4f}" if spent is not None else None,
+        "usd_per_hour": f"{rate:.4f}" if rate is not None else None,
         "folder": printable(local.folder) if local else None,
         "error": _error(run),
     }
