@@ -378,7 +378,7 @@ class TakeoverArguments(Arguments, frozen=True):
 
     run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the selected one.")] = ""
     source: Annotated[
-        str, Meta(description="cluster, s3://BUCKET/PREFIX or an archive. Empty: its store, as far as it is known here.")
+        str, Meta(description="cluster, s3://BUCKET/PREFIX or an archive. Empty: its store as it is known here.")
     ] = field(default="", name="from")
     confirm: Annotated[str, Meta(description="The run's id in full, as a confirmation.")] = ""
     machine_is_gone: Annotated[bool, Meta(description="The other machine does not exist any more.")] = False

@@ -333,7 +333,8 @@ def send_request(
         A sentence on why the request has to wait, or on a limit that undoes it; empty without either.
 
     Raises:
-        RefusedError: The state of the run, or another run that uses it does not allow it, or another machine carries it out; nothing was written.
+        RefusedError: The state of the run, or another run that uses it, does not allow it; or another machine carries
+            it out. Nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """

@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "runs takeover": (
         "eksml-tui runs takeover RUN --from cluster                   the machine that had it is gone or stuck",
-        "eksml-tui runs takeover RUN --from s3://runs/team            from a bucket; or from an archive: --from RUN.tar",
+        "eksml-tui runs takeover RUN --from s3://runs/team            from a bucket; of an archive: --from FILE",
     ),
     "serve": (
         "eksml-tui serve                          read-only; it prints the address with its token",

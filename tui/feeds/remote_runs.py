@@ -385,8 +385,8 @@ class RemoteOnScreen:
             return await in_thread("store of a run", refreshed_copy, self._store, run.id)
         if run.store != CLUSTER:
             return None
-        from actions.run.store.kubernetes import open_cluster_store
         from actions.run.store.copy import copied_from
+        from actions.run.store.kubernetes import open_cluster_store
 
         store = await open_cluster_store(self._cluster.session, run.namespace)
         return await copied_from(store, run.id)

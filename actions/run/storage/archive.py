@@ -129,7 +129,8 @@ def _beside(file: Path) -> Iterator[tuple[int, Path]]:
     try:
         yield os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE), scratch
     except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror or error}.", hint="Choose another path.") from error
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{file} cannot be written: {reason}.", hint="Choose another path.") from error
     finally:
         with suppress(OSError):
             scratch.unlink()
@@ -279,7 +280,8 @@ def opened_archive(file: Path, clock: Clock) -> Iterator[ArchivedRun]:
         except (tarfile.TarError, EOFError, ValueError, UnicodeError, OverflowError) as error:
             raise _not_whole(file, one_line(str(error)) or type(error).__name__) from error
         except OSError as error:
-            raise ConfigError(f"{file} cannot be read: {error.strerror or error}.", hint="Check file and disk.") from error
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{file} cannot be read: {reason}.", hint="Check file and disk.") from error
         yield ArchivedRun(run_id, Path(scratch), file, clock)
 
 

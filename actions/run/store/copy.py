@@ -36,14 +36,16 @@ from actions.run.state.records import Created, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
 from actions.run.store.listing import StoreLook, look_at_runs
-from actions.run.store.objects import RunStore, StoreLease, segment_seq
-from actions.run.store.rows import rows_of
+from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.rows import newest_rows, rows_of
 from actions.run.store.series import SeriesPart, parts_of, series_file
 
 MOST_SERIES_BYTES = 1 << 30
 """Limit of one growing file."""
 MOST_PART_BYTES = 8 << 20
 """Limit of one object of it: `TAIL_BYTES`, or one longer line."""
+_JOURNAL = "journal/"
+"""The name of the mark for the object with the newest records; no name of a small file ends with a slash."""
 _PARTS_AT_ONCE = 8
 _BATCH_BYTES = 4 << 20
 """Objects of a file, and bytes of them, that are in memory at a time; of longer objects one."""
@@ -55,9 +57,7 @@ def copy_path(run_id: str) -> Path:
     return copies_folder() / run_id
 
 
-async def fetch_run(
-    store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_curves: bool = True
-) -> MirrorMark:
+async def fetch_run(store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None) -> MirrorMark:
     """Bring a run of a store into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
 
     The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
@@ -68,7 +68,6 @@ async def fetch_run(
         run_id: The run's id.
         folder: Made if it does not exist, 0700; else one that this function has made.
         clock: Stamps the copy.
-        with_curves: Bring what grows, too.
 
     Returns:
         The new mark.
@@ -81,15 +80,14 @@ async def fetch_run(
     """
     listed, lease = await asyncio.gather(store.objects(run_key(run_id)), store.lease(run_id))
     mark = await in_thread("mirror", _mark_of, folder, str(store.address))
-    segments = [item.key for item in listed if segment_seq(item.key) and "/journal/" in item.key]
-    if not segments:
+    if newest_rows(listed) is None:
         raise MissingError(
             f"There is no run {run_id} in {store.address}.", hint="List them: eksml-tui runs list --store."
         )
     try:
-        mark = await _fetch_journal(store, run_id, folder, mark, segments)
+        mark = await _fetch_journal(store, run_id, folder, mark, listed)
         mark = await _fetch_files(store, run_id, folder, mark, listed)
-        for parts in parts_of(listed, run_id).values() if with_curves else ():
+        for parts in parts_of(listed, run_id).values():
             mark = await _fetch_series(store, folder, mark, parts)
         mark = _with_lease(mark, lease, (clock or SystemClock()).now().timestamp())
         await in_thread("mirror", write_mark, folder, mark)
@@ -123,17 +121,19 @@ def _mark_of(folder: Path, store: str) -> MirrorMark:
 
 
 async def _fetch_journal(
-    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, segments: Sequence[str]
+    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
 ) -> MirrorMark:
-    names = [name for name in segments if segment_seq(name) > mark.last_seq]
-    rows = await rows_of(store, names, after=mark.last_seq)
+    newest = newest_rows(listed)
+    if newest is None or mark.etags.get(_JOURNAL) == newest.etag:
+        return mark
+    rows = await rows_of(store, listed, after=mark.last_seq)
     if not rows:
         return mark
     first = decode_body(rows[0].json) if rows[0].seq == 1 else None
     if first is not None and not (isinstance(first, Created) and first.run_id == run_id):
         raise FormatError(f"The journal of {run_id} in {store.address} is that of another run.")
     await in_thread("mirror", copy_rows, journal_path(folder), run_id, rows)
-    mark = replace(mark, last_seq=rows[-1].seq)
+    mark = replace(mark, last_seq=rows[-1].seq, etags={**mark.etags, _JOURNAL: newest.etag})
     await in_thread("mirror", write_mark, folder, mark)
     return mark
 

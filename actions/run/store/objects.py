@@ -23,7 +23,6 @@ from actions.run.state.records import Operator
 LATEST = 4e9
 """Seconds since the epoch: later times are damage."""
 MOST_LEASE_BYTES = 64 << 10
-_SEQ_DIGITS = 12
 
 T = TypeVar("T")
 
@@ -301,18 +300,6 @@ class GuardedStore:
 
     def close(self) -> None:
         return
-
-
-def segment_name(seq: int) -> str:
-    """Return the name of the journal's segment that begins with this record."""
-    return f"journal/{seq:0{_SEQ_DIGITS}}.jsonl"
-
-
-def segment_seq(name: str) -> int:
-    """Return the number of the first record in a segment; 0 if this is not a segment's name."""
-    digits = name.rpartition("/")[2].removesuffix(".jsonl")
-    is_number = len(digits) == _SEQ_DIGITS and digits.isascii() and digits.isdigit()
-    return int(digits) if is_number else 0
 
 
 def decoded(data: bytes, kind: type[T], name: str) -> T:

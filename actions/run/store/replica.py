@@ -33,8 +33,8 @@ from actions.run.state.records import Operator, Outcome
 from actions.run.state.view import NoticeKind, RunView, StageState
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import RENEW_SECONDS, LeaseHeldError, about_run, claim_lease, renew_lease
-from actions.run.store.objects import GuardedStore, RunStatus, RunStore, StoreLease, TakenError, segment_seq
-from actions.run.store.rows import MOST_ROWS, append_rows, common_end, read_segment, segment_names
+from actions.run.store.objects import GuardedStore, RunStatus, RunStore, StoreLease, TakenError
+from actions.run.store.rows import MOST_ROWS, RowWriter
 from actions.run.store.series import FileReplica, series_files
 
 LOOK_SECONDS = 1.0
@@ -101,6 +101,7 @@ class Replica:
         self._told_reasons: set[str] = set()
         self._failing: dict[str, tuple[NoticeKind, str]] = {}
         """The trouble of each part of the work, and its reason."""
+        self._writer = RowWriter(self._guarded, self._run_id, lambda after, limit: journal.rows(after, limit=limit))
         self.sent = -1
         """Number of the newest record in the store; -1 while that is not known."""
         self._series: dict[tuple[str, str], FileReplica] = {}
@@ -223,14 +224,14 @@ class Replica:
         if self.lease is None:
             return
         if self.sent < 0:
-            end = await self._common_end()
+            end = await self._writer.begin(epoch=self._epoch)
             await self._push_all_files()  # before the first record: whoever can read that has all that a launch made
             self.sent = end
         while self.sent < self._journal.last_seq():
             rows = self._journal.rows(self.sent, limit=MOST_ROWS)
             ready = rows[: self._before_stage_end(rows)]
             if ready:
-                self.sent = await append_rows(self._guarded, self._run_id, ready, epoch=self._epoch)
+                self.sent = await self._writer.append(ready, epoch=self._epoch)
             else:
                 await self._push_all_files()
         if self._clock.monotonic() - self._looked_at >= FILES_SECONDS:
@@ -274,15 +275,6 @@ class Replica:
         else:
             self.lease = await renew_lease(self._store, self._run_id, self.lease, status=status)
         self.renewed_at = now
-
-    async def _common_end(self) -> int:
-        """Return the number of the last record in the store, where an earlier runner may have written."""
-        names = await segment_names(self._store, self._run_id)
-        if not names:
-            return 0
-        last = await read_segment(self._store, names[-1])
-        rows = self._journal.rows(segment_seq(names[-1]) - 1, limit=len(last.rows))
-        return common_end(last, rows, self._run_id)
 
     async def _push_files(self) -> None:
         """Write small files and curves; one that cannot be read now is looked at again the next time."""

@@ -1,70 +1,122 @@
-"""The journal in the store: append-only segments of records, each written once at the place of its first record.
+"""The journal in the store: objects of consecutive records, named by the first of them.
 
-The first line of a segment is a `SegmentHead`, each other one a `RecordRow`. A record's body is kept as the text that
-the journal has, so a copy is equal byte for byte. No two segments have a record in common: the next one of any writer
-begins behind the last one, and only one of two can have that name.
+The first line of an object is a `RowsHead`, each other one a `RecordRow`. A record's body is kept as the text that the
+journal has, so a copy is equal byte for byte. The last object is open while it has fewer than `OPEN_BYTES`: the next
+records are added to it, by a write on the condition that it is the one that was read; behind a full one the next object
+begins. So each record has one place, and of two writers one gets `PreconditionError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json, json_decoder
-from actions.base.errors import ConflictError, FormatError
+from actions.base.errors import FormatError, RefusedError
 from actions.base.executors import at_once
 from actions.base.names import is_segment
-from actions.base.objects import PreconditionError, StoredObject
+from actions.base.objects import ListedObject, PreconditionError, StoredObject
 from actions.base.untrusted import cleaned
 from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
-from actions.run.store.objects import LATEST, RunStore, TakenError, segment_name, segment_seq
+from actions.run.store.objects import LATEST, RunStore, TakenError
 
 MOST_ROWS = 500
-"""Records of one segment."""
-MOST_SEGMENT_BYTES = 4 << 20
+"""Records that one call takes."""
+OPEN_BYTES = 64 << 10
+"""Size from which on an object is full."""
 _READ_BYTES = 16 << 20
+_SEQ_DIGITS = 12
 _ENCODER = msgspec.json.Encoder()
 _ROWS: msgspec.json.Decoder[RecordRow] = json_decoder(RecordRow)
 
+Rows = Callable[[int, int], Sequence[RecordRow]]
+"""Returns at most so many records of the run's journal, the second number, behind the first."""
 
-class SegmentHead(msgspec.Struct, frozen=True):
-    """The first line of a segment."""
+
+class RowsHead(msgspec.Struct, frozen=True):
+    """The first line of an object."""
 
     schema: int
     """Version of the journal that the records are from."""
     epoch: int
-    """Of the lease under which they were written."""
+    """Of the lease under which the last of them was written."""
     first: int
     count: int
 
 
-class Segment(msgspec.Struct, frozen=True):
-    """A segment as it was read."""
+class RowsObject(msgspec.Struct, frozen=True):
+    """An object as it was read or written."""
 
     name: str
-    head: SegmentHead
+    etag: str
+    head: RowsHead
     rows: tuple[RecordRow, ...]
+    body: bytes
 
     @property
     def last(self) -> int:
         """Number of its last record."""
         return self.rows[-1].seq
 
-
-async def segment_names(store: RunStore, run_id: str, *, after: int = 0) -> list[str]:
-    """Return the names of the segments whose first record has a number above `after`, in order."""
-    behind = run_key(run_id, segment_name(after)) if after else ""
-    listed = await store.objects(run_key(run_id, "journal/"), after=behind)
-    return [item.key for item in listed if segment_seq(item.key)]
+    @property
+    def is_open(self) -> bool:
+        """True if the next record belongs into it."""
+        return len(self.body) < OPEN_BYTES
 
 
-async def read_segment(store: RunStore, name: str) -> Segment:
-    """Return one segment.
+def rows_name(first: int) -> str:
+    """Return the name of the object that begins with this record, below the run's."""
+    return f"journal/{first:0{_SEQ_DIGITS}}.jsonl"
+
+
+def first_row_of(name: str) -> int:
+    """Return the number of the first record in an object of a run; 0 if it has no records."""
+    folder, _, file = name.rpartition("/")
+    digits = file.removesuffix(".jsonl")
+    is_number = len(digits) == _SEQ_DIGITS and digits.isascii() and digits.isdigit()
+    return int(digits) if is_number and folder.endswith("/journal") else 0
+
+
+def newest_rows(listed: Sequence[ListedObject]) -> ListedObject | None:
+    """Return the object with the last records, of a list of a run's objects; `None` if it has none."""
+    return max((item for item in listed if first_row_of(item.key)), key=lambda item: item.key, default=None)
+
+
+async def read_rows(store: RunStore, run_id: str, *, after: int = 0) -> list[RecordRow]:
+    """Return the records of a run's journal in the store with a number above `after`, in order, without gaps.
+
+    Raises:
+        FormatError: An object is damaged, or one is missing.
+    """
+    return await rows_of(store, await store.objects(run_key(run_id, "journal/")), after=after)
+
+
+async def rows_of(store: RunStore, listed: Sequence[ListedObject], *, after: int) -> list[RecordRow]:
+    """Return records as `read_rows`, of the objects of one run.
+
+    Raises:
+        FormatError: An object is damaged, or one is missing.
+    """
+    names = sorted(item.key for item in listed if first_row_of(item.key))
+    begun = [name for name in names if first_row_of(name) <= after]
+    is_all = any(first_row_of(name) == after + 1 for name in names)  # the one before ends with `after`
+    wanted = [*([] if is_all else begun[-1:]), *names[len(begun) :]]
+    rows: list[RecordRow] = []
+    for found in await at_once(wanted, lambda name: read_rows_object(store, name)):
+        expected = rows[-1].seq + 1 if rows else after + 1
+        if found.head.first > expected:
+            raise FormatError(f"The journal in {store.address} lacks record {expected}: {found.name} follows.")
+        rows.extend(row for row in found.rows if row.seq >= expected)
+    return rows
+
+
+async def read_rows_object(store: RunStore, name: str) -> RowsObject:
+    """Return one object.
 
     Raises:
         FormatError: It is damaged, or gone.
@@ -72,88 +124,98 @@ async def read_segment(store: RunStore, name: str) -> Segment:
     found = await store.get(name, limit_bytes=_READ_BYTES)
     if found is None:
         raise FormatError(f"{name} is gone from {store.address}.")
-    return _segment_in(found.body, name)
+    return _object_in(found, name)
 
 
-async def read_rows(store: RunStore, run_id: str, *, after: int = 0) -> list[RecordRow]:
-    """Return the records of a run's journal in the store with a number above `after`, in order, without gaps.
+class RowWriter:
+    """The journal of a run in its store, as the run's runner writes it.
 
     Args:
         store: The store.
         run_id: The run.
-        after: The last record of a segment, as an earlier call has returned it; 0 for all.
-
-    Raises:
-        FormatError: A segment is damaged, or one is missing.
+        rows: The run's journal on this machine.
     """
-    return await rows_of(store, await segment_names(store, run_id, after=after), after=after)
 
+    def __init__(self, store: RunStore, run_id: str, rows: Rows) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._rows = rows
+        self._tail: RowsObject | None = None
 
-async def rows_of(store: RunStore, names: Sequence[str], *, after: int) -> list[RecordRow]:
-    """Return the records of segments, as `read_rows`.
+    async def begin(self, *, epoch: int) -> int:
+        """Compare the store with the journal here, and write again what was removed between other records.
 
-    Args:
-        store: The store.
-        names: Of all segments behind the record `after`, in order.
-        after: See `read_rows`.
+        Args:
+            epoch: Of this writer.
 
-    Raises:
-        FormatError: A segment is damaged, or one is missing.
-    """
-    segments = await at_once(names, lambda name: read_segment(store, name))
-    rows: list[RecordRow] = []
-    for segment in segments:
-        expected = rows[-1].seq + 1 if rows else after + 1
-        if segment.head.first != expected:
-            raise FormatError(f"The journal in {store.address} lacks record {expected}: {segment.name} follows.")
-        rows.extend(segment.rows)
-    return rows
+        Returns:
+            The number of the last record in the store.
+
+        Raises:
+            TakenError: The store has other records.
+            FormatError: An object is damaged.
+        """
+        listed = await self._store.objects(run_key(self._run_id, "journal/"))
+        names = sorted(item.key for item in listed if first_row_of(item.key))
+        found = await at_once(names, lambda name: read_rows_object(self._store, name))
+        end, self._tail = 0, None
+        for one in found:
+            while end + 1 < one.head.first:
+                end = await self._fill(end, one.head.first, epoch)
+            common_end(one.rows, one.head.epoch, self._rows(one.head.first - 1, len(one.rows)), self._run_id)
+            end, self._tail = one.last, one
+        return end
+
+    async def append(self, rows: Sequence[RecordRow], *, epoch: int) -> int:
+        """Write records behind those in the store.
+
+        Args:
+            rows: Consecutive, at least one. The first one follows the last one in the store.
+            epoch: Of this writer.
+
+        Returns:
+            The number of the last record in the store, which may be lower than that of the last one of `rows`.
+
+        Raises:
+            TakenError: Another writer has written other records there.
+        """
+        try:
+            self._tail = await _appended(self._store, self._run_id, self._tail, rows, epoch)
+        except PreconditionError as error:
+            if error.found is None:  # removed: the rest may be, too
+                return await self.begin(epoch=epoch)
+            name = run_key(self._run_id, rows_name(rows[0].seq))
+            if self._tail is not None and self._tail.is_open:
+                name = self._tail.name
+            there = _object_in(error.found, name)
+            common_end(there.rows, there.head.epoch, self._rows(there.head.first - 1, len(there.rows)), self._run_id)
+            self._tail = there
+        return self._tail.last
+
+    async def _fill(self, end: int, first: int, epoch: int) -> int:
+        """Write an object with records behind `end` and before `first`. Returns the number of the last of them."""
+        rows = self._rows(end, min(first - 1 - end, MOST_ROWS))
+        if not rows:
+            raise FormatError(
+                f"{self._store.address} lacks record {end + 1} of {self._run_id}, and so does its journal."
+            )
+        return (await _appended(self._store, self._run_id, None, rows, epoch)).last
 
 
 async def append_rows(store: RunStore, run_id: str, rows: Sequence[RecordRow], *, epoch: int) -> int:
-    """Write one segment behind those in the store; if there is one at its place already, compare it with `rows`.
+    """Write records behind those in the store, once. Returns the number of the last one there.
 
     Args:
         store: The store.
         run_id: The run.
-        rows: Consecutive, at least one. The first one follows the store's last one.
+        rows: Consecutive, at least one. The first one follows the last one in the store.
         epoch: Of the writer.
 
-    Returns:
-        The number of the last of `rows` that is in the store now.
-
     Raises:
-        TakenError: Another writer has written other records there.
+        PreconditionError: Another writer was faster.
     """
-    chosen = _of_one_segment(rows)
-    head = SegmentHead(SCHEMA_VERSION, epoch, chosen[0].seq, len(chosen))
-    name = run_key(run_id, segment_name(chosen[0].seq))
-    data = b"".join(_ENCODER.encode(line) + b"\n" for line in (head, *chosen))
-    try:
-        await store.put_if_absent(name, data)
-        found = await store.get(name, limit_bytes=_READ_BYTES)
-    except PreconditionError as error:
-        found = error.found
-    if found is not None and found.body == data:
-        return chosen[-1].seq
-    return common_end(_there(found, name), rows, run_id)
-
-
-def common_end(there: Segment, rows: Sequence[RecordRow], run_id: str) -> int:
-    """Return the number of the last record of a segment, if all of it is in `rows`.
-
-    Raises:
-        TakenError: A record of it is another one, or not in `rows`.
-    """
-    ours = {row.seq: row for row in rows}
-    for row in there.rows:
-        if row.seq not in ours or not is_same_row(ours[row.seq], row):
-            raise TakenError(
-                f"Another machine has written record {row.seq} of {run_id} (epoch {there.head.epoch}): "
-                "this one stops carrying it out.",
-                epoch=there.head.epoch,
-            )
-    return there.last
+    tail = await _tail_of(store, run_id)
+    return (await _appended(store, run_id, tail, rows, epoch)).last
 
 
 async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Clock, epoch: int) -> RecordRow:
@@ -173,8 +235,7 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
         FormatError: The journal in the store is damaged.
     """
     while True:
-        names = await segment_names(store, run_id)
-        newest = await read_segment(store, names[-1]) if names else None
+        newest = await _tail_of(store, run_id)
         if newest is not None and newest.head.epoch > epoch:
             raise TakenError(
                 f"Another machine has taken over {run_id} meanwhile (epoch {newest.head.epoch}).",
@@ -184,26 +245,33 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
         last = newest.last if newest is not None else 0
         row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, record_kind(body), "", 0, encode_body(body))
         try:
-            await append_rows(store, run_id, [row], epoch=epoch)
-        except ConflictError:
+            await _appended(store, run_id, newest, [row], epoch)
+        except PreconditionError:
             continue  # the earlier machine was faster: its record counts, and this one follows
         return row
 
 
-def _of_one_segment(rows: Sequence[RecordRow]) -> Sequence[RecordRow]:
-    """Return the first rows, as many as one segment takes; at least one."""
-    size = 0
-    for count, row in enumerate(rows[:MOST_ROWS]):
-        size += len(row.json)
-        if count and size > MOST_SEGMENT_BYTES:
-            return rows[:count]
-    return rows[:MOST_ROWS]
+def common_end(there: Sequence[RecordRow], epoch: int, ours: Sequence[RecordRow], run_id: str) -> int:
+    """Return the number of the last record of an object, if all of it is in our journal.
 
+    Args:
+        there: The records of the object.
+        epoch: Of who has written it.
+        ours: The records of the journal, from the first one of the object on.
+        run_id: The run.
 
-def _there(found: StoredObject | None, name: str) -> Segment:
-    if found is None:
-        raise FormatError(f"{name} was removed from the store.")
-    return _segment_in(found.body, name)
+    Raises:
+        TakenError: A record is another one, or not in `ours`.
+    """
+    known = {row.seq: row for row in ours}
+    for row in there:
+        if row.seq not in known or not is_same_row(known[row.seq], row):
+            raise TakenError(
+                f"Another machine has written record {row.seq} of {run_id} (epoch {epoch}): "
+                "this one stops carrying it out.",
+                epoch=epoch,
+            )
+    return there[-1].seq
 
 
 def is_same_row(ours: RecordRow, theirs: RecordRow) -> bool:
@@ -211,10 +279,52 @@ def is_same_row(ours: RecordRow, theirs: RecordRow) -> bool:
     return theirs in (ours, ours._replace(json=_clean_body(ours.json)))
 
 
-def _segment_in(data: bytes, name: str) -> Segment:
+async def _tail_of(store: RunStore, run_id: str) -> RowsObject | None:
+    newest = newest_rows(await store.objects(run_key(run_id, "journal/")))
+    return None if newest is None else await read_rows_object(store, newest.key)
+
+
+async def _appended(
+    store: RunStore, run_id: str, tail: RowsObject | None, rows: Sequence[RecordRow], epoch: int
+) -> RowsObject:
+    """Write the first of some records, as many as the open object takes, or the next one. Returns that object.
+
+    Raises:
+        PreconditionError: Another writer was faster, or the open object was removed.
+        RefusedError: A record is larger than an object of the store.
+    """
+    has_room = tail is not None and tail.is_open
+    before = tail if has_room else None
+    old, old_lines = (before.rows, before.body.partition(b"\n")[2]) if before else ((), b"")
+    added = _fitting(rows, OPEN_BYTES - len(before.body if before else b""))
+    first = old[0].seq if old else added[0].seq
+    head = RowsHead(SCHEMA_VERSION, epoch, first, len(old) + len(added))
+    data = _ENCODER.encode(head) + b"\n" + old_lines + b"".join(_ENCODER.encode(row) + b"\n" for row in added)
+    if len(data) > store.most_bytes:
+        raise RefusedError(
+            f"Record {added[-1].seq} of {run_id} has {len(added[-1].json)} bytes, too many for {store.address}."
+        )
+    name = run_key(run_id, rows_name(first))
+    if before is not None:
+        receipt = await store.replace(name, data, etag=before.etag)
+    else:
+        receipt = await store.put_if_absent(name, data)
+    return RowsObject(name, receipt.etag, head, (*old, *added), data)
+
+
+def _fitting(rows: Sequence[RecordRow], room: int) -> Sequence[RecordRow]:
+    """Return the first rows, until they have no more room; at least one."""
+    for count, row in enumerate(rows[:MOST_ROWS], start=1):
+        room -= len(row.json)
+        if room <= 0:
+            return rows[:count]
+    return rows[:MOST_ROWS]
+
+
+def _object_in(found: StoredObject, name: str) -> RowsObject:
     try:
-        lines = data.removesuffix(b"\n").split(b"\n")
-        head = decode_json(lines[0], SegmentHead)
+        lines = found.body.removesuffix(b"\n").split(b"\n")
+        head = decode_json(lines[0], RowsHead)
         rows = tuple(_cleaned_row(_ROWS.decode(line)) for line in lines[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
@@ -224,9 +334,9 @@ def _segment_in(data: bytes, name: str) -> Segment:
             hint="Use the version of the program that wrote it.",
         )
     numbers = [row.seq for row in rows]
-    if not rows or numbers != list(range(head.first, head.first + head.count)) or head.first != segment_seq(name):
+    if not rows or numbers != list(range(head.first, head.first + head.count)) or head.first != first_row_of(name):
         raise FormatError(f"{name} in the store is damaged: its records are not those that it announces.")
-    return Segment(name, head, rows)
+    return RowsObject(name, found.etag, head, rows, found.body)
 
 
 def _cleaned_row(row: RecordRow) -> RecordRow:

@@ -68,7 +68,7 @@ def require_same_endpoint(brought: Mapping[str, str], environment: Mapping[str, 
         there, here = brought.get(name, ""), environment.get(name) or os.environ.get(name, "")
         if there and there != here and urlsplit(there).hostname not in _LOOPBACK:
             raise RefusedError(
-                f"The run calls AWS at {one_line(there)}, and this machine does not: it would send its credentials there.",
+                f"The run calls AWS at {one_line(there)}, which this machine does not: credentials go there.",
                 hint=f"If that is right, export {name}={shlex.quote(one_line(there))} first.",
             )
 

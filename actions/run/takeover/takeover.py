@@ -36,11 +36,11 @@ from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunState, StageState
 from actions.run.storage.archive import ArchivedRun
-from actions.run.store.copy import become_original, fetch_run, copy_path
+from actions.run.store.copy import become_original, copy_path, fetch_run
 from actions.run.store.files import MOST_FILE_BYTES
 from actions.run.store.lease import take_lease, this_holder
 from actions.run.store.objects import RunStore, StoreLease, TakenError
-from actions.run.store.rows import append_to_store, segment_names
+from actions.run.store.rows import append_to_store, newest_rows
 from actions.run.takeover.reach import Reached, bring_environment, reach_cluster, require_same_endpoint
 from actions.run.takeover.records import ArrivalRecords, arrival_records
 from actions.run.takeover.strays import Searched, record_strays
@@ -181,7 +181,7 @@ async def _lease_taken(
         MissingError: The store has no record of the run yet: without its first one no other machine can carry it out.
         ConflictError: Another machine has it now, or that of which no sign was expected is alive.
     """
-    if not await segment_names(store, run_id):
+    if newest_rows(await store.objects(run_key(run_id, "journal/"))) is None:
         raise MissingError(
             f"{store.address} has no record of {run_id} yet: no other machine can carry it out.",
             hint="Try again a little later, or resume it on the machine that has launched it.",

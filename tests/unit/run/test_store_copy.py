@@ -46,6 +46,7 @@ class Store:
     """A home in memory that knows how much of it others hold; a curve's parts are made as they are read."""
 
     address = "s3://fake"
+    most_bytes = 1 << 20
 
     def __init__(self, parts: int) -> None:
         self.kept: dict[str, bytes] = {}

@@ -49,7 +49,7 @@ from actions.run.store.files import unpack_launched
 from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store
 from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
-from actions.run.store.rows import SegmentHead, read_rows
+from actions.run.store.rows import RowsHead, read_rows
 from tests.support.polling import wait
 from tests.support.stores import (
     ANNA,
@@ -470,7 +470,7 @@ def test_a_damaged_journal_is_refused(home: Proxy, tmp_path: Path, name: str, da
 def test_control_characters_of_a_foreign_record_are_removed(home: Proxy, tmp_path: Path) -> None:
     body = encode_body(replace(creation(), run_id="fake-evil", title="evil \x1b]0;owned\x07 title"))
     row = RecordRow(1, 1.0, "w", "created", "", 0, body)
-    data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
+    data = b"".join(msgspec.json.encode(line) + b"\n" for line in (RowsHead(1, 1, 1, 1), row))
 
     async def work() -> None:
         store = opened()
@@ -553,7 +553,7 @@ def test_a_home_is_listed_and_its_runs_are_shown(
         await announce_run(store, created)
         await take_lease(store, created.run_id, ANNA, after=await store.lease(created.run_id), epoch=1)
         row = RecordRow(1, 1.0, "w", "created", "", 0, encode_body(created))
-        data = b"".join(msgspec.json.encode(line) + b"\n" for line in (SegmentHead(1, 1, 1, 1), row))
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in (RowsHead(1, 1, 1, 1), row))
         await store.put_if_absent(run_key(created.run_id, "journal/000000000001.jsonl"), data)
         store.close()
 

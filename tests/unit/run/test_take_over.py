@@ -193,7 +193,12 @@ class Renewed(Home):
     async def take(self, run_id: str, owner: Operator, *, after: Any) -> StoreLease:
         if self.renewals and self.lease is not None:
             self.renewals -= 1
-            self.lease = replace(self.lease, owner=self.owner, tag=f"{self.lease.tag}+", age_seconds=0.0)
+            self.lease = replace(
+                self.lease,
+                document=replace(self.lease.document, owner=self.owner),
+                tag=f"{self.lease.tag}+",
+                age_seconds=0.0,
+            )
         return await super().take(run_id, owner, after=after)
 
 
@@ -415,7 +420,7 @@ async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: Home
             refused()
     assert resume_interrupted() == []
     assert home.lease is not None
-    home.lease = replace(home.lease, epoch=3, owner=ANNA, age_seconds=3600.0)
+    home.lease = replace(home.lease, document=replace(home.lease.document, epoch=3, owner=ANNA), age_seconds=3600.0)
     again = await take_over_run(RUN, home, CLOCK, starts=False)
     assert load_run(again.folder).epoch == 4
     refuse_elsewhere(again.folder, load_run(again.folder))

@@ -116,7 +116,7 @@ def _runs_of_others(verbs: Commands) -> None:
         dest="source",
         default="",
         metavar="SOURCE",
-        help="cluster, s3://BUCKET/PREFIX or the FILE of an archive (default: its store as known here, or of the settings)",
+        help="cluster, s3://BUCKET/PREFIX or an archive (default: its store as known here, or of the settings)",
     )
     taken.add_argument(
         "--machine-is-gone",

@@ -17,7 +17,6 @@ from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
 from actions.run.journal.mirrored import copies_folder
-from actions.run.state.view import RunState
 from actions.run.storage.archive import Archived, archive_run
 from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
 from actions.run.storage.disk_use import disk_json, disk_table, disk_use

@@ -15,7 +15,7 @@ from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
-from actions.run.state.view import ENDED, NoticeKind, RunState
+from actions.run.state.view import ENDED, RunState
 from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
