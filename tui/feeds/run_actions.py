@@ -225,8 +225,8 @@ class RunActions:
         Raises:
             ConsoleError: See `take_over_run`.
         """
-        from actions.run.takeover.source import CLUSTER, opened_source
-        from actions.run.takeover.takeover import store_known_here, take_over_run
+        from actions.run.takeover.source import opened_source
+        from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
 
         said: list[str] = []
 

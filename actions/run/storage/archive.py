@@ -5,6 +5,7 @@
     runs/RUN/files/…                blueprint, operators and modules of the launch; region and endpoints
     runs/RUN/terraform/STAGE.tfstate   unless it may hold a secret, or is in a bucket
     runs/RUN/output/…               what containers printed, points and samples
+    runs/RUN/SHA256SUMS             of all of them, as sha256sum prints it; the last file
 
 An archive is opened as a store, and a run comes out of it by a takeover. It brings no credentials and no programs but
 those of the run's blueprint; everything in it is checked before anything is written beside its scratch folder.
@@ -13,6 +14,7 @@ those of the run's blueprint; everything in it is checked before anything is wri
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import os
 import tarfile
@@ -23,13 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, FormatError, JournalError
-from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, open_file, private_directory
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, open_file, private_directory, read_file
 from actions.base.names import is_label
 from actions.base.untrusted import is_plain, one_line, redact
+from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, journal_path, runs_folder
@@ -55,7 +57,8 @@ _PIECE_BYTES = 1 << 20
 _SPARE_BYTES = 16 << 20
 _LOOKS = 3
 """At a folder that a runner writes into: what has another name by now is found by the next one."""
-_RUNS, _OUTPUT = "runs", "output"
+_RUNS, _OUTPUT, _SUMS = "runs", "output", "SHA256SUMS"
+_SUMS_BYTES = 64 << 20
 _ENVIRONMENT = "environment.json"
 _PLACES = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 """Variables whose values are names and places. No other leaves the machine."""
@@ -136,9 +139,7 @@ def _beside(file: Path) -> Iterator[tuple[int, Path]]:
             scratch.unlink()
 
 
-async def _fill(
-    store: LocalStore, folder: Path, view: RunView, withheld: list[Withheld], *, is_living: bool
-) -> None:
+async def _fill(store: LocalStore, folder: Path, view: RunView, withheld: list[Withheld], *, is_living: bool) -> None:
     """Write what the store of a run has of it, but output."""
     rows = _rows(folder)
     while rows:
@@ -149,18 +150,12 @@ async def _fill(
     files[_ENVIRONMENT] = _places_of(files.get(_ENVIRONMENT, b"{}"))
     for name, data in files.items():
         await store.put_if_absent(run_key(view.id, f"files/{name}"), data)
-    for path in sorted(folder.glob(f"terraform/*/{STATE_FILE}")) if not view.store else ():
-        if reason := secrets_of_state(path):
-            withheld.append(Withheld(path.relative_to(folder).as_posix(), reason))
-        else:
-            await store.put_if_absent(run_key(view.id, f"terraform/{path.parent.name}.tfstate"), path.read_bytes())
-    if view.owner is not None:
-        seconds = LEASE_SECONDS if is_living else 0.0
-        status = RunStatus(view.state.value, last_seq=view.last_seq)
-        await take_lease(
-            store, view.id, view.owner, after=None, epoch=view.epoch, status=status, about=about_run(view),
-            seconds=seconds,
-        )  # fmt: skip
+    for stage, data in _states(folder, withheld).items() if not view.store else ():
+        await store.put_if_absent(run_key(view.id, f"terraform/{stage}.tfstate"), data)
+    owner, status = view.owner or present_operator(), RunStatus(view.state.value, last_seq=view.last_seq)
+    seconds = LEASE_SECONDS if is_living else 0.0
+    about = about_run(view)
+    await take_lease(store, view.id, owner, after=None, epoch=view.epoch, status=status, about=about, seconds=seconds)
 
 
 def _rows(folder: Path) -> list[RecordRow]:
@@ -171,7 +166,18 @@ def _rows(folder: Path) -> list[RecordRow]:
         raise JournalError(f"{path} cannot be read.")
     with closing(connection), translated(path):
         found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
-        return [replace(row, json=redact(row.json)) for row in (RecordRow(*each) for each in found)]
+        return [row._replace(json=redact(row.json)) for row in (RecordRow(*each) for each in found)]
+
+
+def _states(folder: Path, withheld: list[Withheld]) -> dict[str, bytes]:
+    """Return the Terraform states in a run's folder that hold no secret, by stage."""
+    found = {}
+    for path in sorted(folder.glob(f"terraform/*/{STATE_FILE}")):
+        if reason := secrets_of_state(path):
+            withheld.append(Withheld(path.relative_to(folder).as_posix(), reason))
+        else:
+            found[path.parent.name] = read_file(path)
+    return found
 
 
 def _places_of(environment: bytes) -> bytes:
@@ -182,21 +188,26 @@ def _places_of(environment: bytes) -> bytes:
 
 
 def _add_all(archive: tarfile.TarFile, scratch: Path, folder: Path) -> int:
-    """Add the objects, then the output, which the records mention. Returns the number of files."""
+    """Add the objects, then the output, which the records mention, then the sums. Returns the number of files."""
+    sums: dict[str, str] = {}
     runs = scratch / _RUNS / folder.name
-    objects = sorted(path for path in runs.rglob("*") if path.is_file() and not path.name.startswith("."))
+    objects = sorted(path for path in runs.rglob("*") if path.is_file() and not path.name.endswith(".tmp"))
     for path in objects:
-        _add(archive, path, path.relative_to(scratch).as_posix())
+        _add(archive, path, path.relative_to(scratch).as_posix(), sums)
     added: set[Path] = set()
     for _ in range(_LOOKS):
         fresh = [path for path in _output(folder) if path not in added]
         for path in fresh:
             added.add(path)
             name = path.relative_to(folder).as_posix()
-            _add(archive, path, f"{_RUNS}/{folder.name}/{_OUTPUT}/{name}")
+            _add(archive, path, f"{_RUNS}/{folder.name}/{_OUTPUT}/{name}", sums)
         if not fresh:
             break
-    return len(objects) + len(added)
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+    entry = tarfile.TarInfo(f"{_RUNS}/{folder.name}/{_SUMS}")
+    entry.size, entry.mode = len(text), PRIVATE_FILE
+    archive.addfile(entry, io.BytesIO(text))
+    return len(sums)
 
 
 def _output(folder: Path) -> list[Path]:
@@ -205,8 +216,15 @@ def _output(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.is_file() and not path.is_symlink() and not path.name.endswith(".tmp"))
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add a file as it is now; one that grows, as far as it has got; one that has another name by now not at all."""
+def _add(archive: tarfile.TarFile, path: Path, name: str, sums: dict[str, str]) -> None:
+    """Add a file as it is now; one that grows, as far as it has got; one that has another name by now not at all.
+
+    Args:
+        archive: Gets it.
+        path: The file.
+        name: In the archive.
+        sums: Gets its SHA-256, by name.
+    """
     try:
         file = open_file(path, is_followed=False)
     except FileNotFoundError:
@@ -215,7 +233,9 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         status = os.fstat(file.fileno())
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode, entry.mtime = status.st_size, PRIVATE_FILE, int(status.st_mtime)
-        archive.addfile(entry, _Exactly(file, status.st_size))
+        content = _Exactly(file, status.st_size)
+        archive.addfile(entry, content)
+        sums[name] = content.digest.hexdigest()
 
 
 class _Exactly(io.RawIOBase):
@@ -224,11 +244,13 @@ class _Exactly(io.RawIOBase):
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
         self._left = size
+        self.digest = hashlib.sha256()
 
     def read(self, size: int = -1, /) -> bytes:
         wanted = self._left if size < 0 else min(size, self._left)
         data = self._file.read(wanted).ljust(wanted, b"\0")
         self._left -= len(data)
+        self.digest.update(data)
         return data
 
 
@@ -309,9 +331,13 @@ def _not_whole(file: Path, detail: str) -> FormatError:
 
 def _unpack(archive: tarfile.TarFile, file: Path, scratch: Path) -> str:
     """Write the files of an archive into a scratch folder. Returns the id of the run."""
-    run_id, seen, journal, left = "", set[str](), 0, free_bytes(scratch) - _SPARE_BYTES
+    run_id, sums, journal, left = "", b"", 0, free_bytes(scratch) - _SPARE_BYTES
+    seen: dict[str, str] = {}
     for entry in archive:
         parts = _parts_of(entry, file)
+        if parts[2] == _SUMS:
+            sums = _read(archive, entry, file)
+            continue
         run_id = run_id or parts[1]
         journal += entry.size if parts[2] == "journal" else 0
         left -= entry.size
@@ -321,12 +347,22 @@ def _unpack(archive: tarfile.TarFile, file: Path, scratch: Path) -> str:
             raise _not_whole(file, "it holds more than any run")
         if left < 0:
             raise ConfigError(f"{file} has more than is free in {scratch.parent}.", hint="Free some space there.")
-        seen.add(entry.name)
         place = scratch.joinpath(*parts[2:]) if parts[2] == _OUTPUT else scratch.joinpath(*parts)
-        _write(archive, entry, place, scratch)
+        seen[entry.name] = _write(archive, entry, place, scratch)
+    told = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
+    if told != seen:
+        raise _not_whole(file, "its files are not those of its list of sums")
     if f"{_RUNS}/{run_id}/{LEASE}" not in seen:
         raise _not_whole(file, "it has no lease")
     return run_id
+
+
+def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: Path) -> bytes:
+    """Return the list of sums."""
+    source = archive.extractfile(entry)
+    if entry.size > _SUMS_BYTES or source is None:
+        raise _not_whole(file, "it holds more than any run")
+    return b"".join(iter(lambda: source.read(_PIECE_BYTES), b""))
 
 
 def _parts_of(entry: tarfile.TarInfo, file: Path) -> Sequence[str]:
@@ -336,7 +372,7 @@ def _parts_of(entry: tarfile.TarInfo, file: Path) -> Sequence[str]:
     if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None or entry.size < 0:
         raise _not_whole(file, f"{shown!r} is not a plain file")
     is_short = len(os.fsencode(entry.name)) <= MOST_NAME_BYTES and len(parts) <= _MOST_PARTS
-    is_good = all(part not in ("", ".", "..") and not part.startswith(".") and "\\" not in part for part in parts)
+    is_good = all(part not in ("", ".", "..") and "\\" not in part for part in parts)
     is_run = len(parts) > 2 and parts[0] == _RUNS and is_label(parts[1])
     if not (is_short and is_plain(entry.name) and is_good and is_run and _is_known(parts[2:])):
         raise _not_whole(file, f"{shown!r} is not a file of a run")
@@ -347,10 +383,12 @@ def _is_known(rest: Sequence[str]) -> bool:
     folders = {"journal": 2, "files": 4, "terraform": 2}
     if rest[0] == _OUTPUT:
         return len(rest) > 2 and rest[1] in OUTPUT_FOLDERS
-    return tuple(rest) == (LEASE,) or 2 <= len(rest) <= folders.get(rest[0], 0)
+    return tuple(rest) in ((LEASE,), (_SUMS,)) or 2 <= len(rest) <= folders.get(rest[0], 0)
 
 
-def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratch: Path) -> None:
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratch: Path) -> str:
+    """Write one file. Returns its SHA-256."""
+    digest = hashlib.sha256()
     for parent in reversed(place.relative_to(scratch).parents[:-1]):
         (scratch / parent).mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
     source = archive.extractfile(entry)
@@ -358,5 +396,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratc
     with os.fdopen(descriptor, "wb") as target:
         while source is not None and (piece := source.read(_PIECE_BYTES)):
             target.write(piece)
+            digest.update(piece)
     at = min(max(float(entry.mtime), 0.0), 4e9)
     os.utime(place, (at, at))
+    return digest.hexdigest()

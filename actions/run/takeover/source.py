@@ -20,9 +20,8 @@ from actions.run.storage.archive import ArchivedRun, opened_archive
 from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.objects import RunStore, StoreLease
+from actions.run.takeover.takeover import CLUSTER
 
-CLUSTER = "cluster"
-"""Names the connected cluster, or that of `--context`."""
 _BUCKET = "s3://"
 _ANSWER_SECONDS = 10.0
 

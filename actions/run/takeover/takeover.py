@@ -11,24 +11,28 @@ Terraform, plan or permission comes along.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
-from actions.base.errors import ConflictError, ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UsageError
 from actions.base.executors import in_thread
 from actions.base.files import private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
+from actions.run.context.stage_context import known_cluster_uid
 from actions.run.context.store_address import run_key
 from actions.run.engine.fence import GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, runs_folder, terraform_path
 from actions.run.journal.mirrored import MirrorMark, read_mark, remove_mark, write_mark
@@ -38,7 +42,8 @@ from actions.run.state.view import RunState, StageState
 from actions.run.storage.archive import ArchivedRun
 from actions.run.store.copy import become_original, copy_path, fetch_run
 from actions.run.store.files import MOST_FILE_BYTES
-from actions.run.store.lease import take_lease, this_holder
+from actions.run.store.kubernetes import open_cluster_store
+from actions.run.store.lease import about_run, take_lease, this_holder
 from actions.run.store.objects import RunStore, StoreLease, TakenError
 from actions.run.store.rows import append_to_store, newest_rows
 from actions.run.takeover.reach import Reached, bring_environment, reach_cluster, require_same_endpoint
@@ -47,8 +52,14 @@ from actions.run.takeover.strays import Searched, record_strays
 from actions.terraform.state import read_state
 from actions.terraform.working_directory import STATE_FILE
 
+CLUSTER = "cluster"
+"""Names the connected cluster, or that of `--context`, as the place that a run comes from."""
 _CLAIMS = 4
 """Attempts to write between two renewals of the earlier machine's lease."""
+YOUNG_SECONDS = 90.0
+"""A heartbeat in the cluster that is younger than this may be followed by another one."""
+_LOOK_SECONDS = 10.0
+"""Limit of the look at the cluster of a run whose store has had no sign for a while."""
 
 Say = Callable[[str], None]
 
@@ -104,20 +115,21 @@ async def take_over_run(
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
-    if lease.is_live:
-        require_confirmed(run_id, lease, confirm, store.address)
     require_same_endpoint(await _brought_variables(store, run_id), environment or {})
+    if confirm != run_id:
+        await _require_silence(run_id, store, clock, lease, target=target, environment=environment)
     lease, taken = await _lease_taken(run_id, store, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
     await _brought(store, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
     say(bring_environment(folder, environment or {}))
     with arrival_records(folder, clock) as records:
         since = records.newest_at(before=TakenOver)
-        unreached = await _reach(folder, records, clock, target=target, say=say)
+        unreached = await _reach(folder, records, clock, target=target, say=say, source=source_of(store))
+        heard = await _pointed(folder, records, clock, taken, store)
         found = await _searched(folder, records, clock, since=since)
     write_fence(folder, FenceState(known_to=(STORE_ARBITER,)))
-    if lease.is_live and not is_machine_gone:
-        say(grace_sentence(lease, store.address))
+    if (heard or lease.is_live) and not is_machine_gone:
+        say(grace_sentence(lease, heard or heard_sentence(lease, store.address)))
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found = await _searched(folder, records, clock, since=since)
@@ -212,12 +224,14 @@ def heard_sentence(lease: StoreLease, place: str) -> str:
     return f"the last heartbeat in {place} is {lease.age_seconds:.0f} s old"
 
 
-def grace_sentence(lease: StoreLease, place: str) -> str:
-    """Return the sentence on the wait of a takeover: how long it is, for what, and why."""
-    return (
-        f"Waiting {GRACE_SECONDS:.0f} s, as {lease.owner} may be alive and about to change something: "
-        f"{heard_sentence(lease, place)}."
-    )
+def grace_sentence(lease: StoreLease, heard: str) -> str:
+    """Return the sentence on the wait of a takeover: how long it is, for what, and why.
+
+    Args:
+        lease: The earlier one.
+        heard: See `heard_sentence`.
+    """
+    return f"Waiting {GRACE_SECONDS:.0f} s, as {lease.owner} may be alive and about to change something: {heard}."
 
 
 def require_confirmed(run_id: str, lease: StoreLease, confirm: str, place: str) -> None:
@@ -232,6 +246,92 @@ def require_confirmed(run_id: str, lease: StoreLease, confirm: str, place: str) 
             "A takeover ends what that machine is doing.",
             hint=f"Add --confirm {run_id} to take it over.",
         )
+
+
+async def _require_silence(
+    run_id: str,
+    store: RunStore,
+    clock: Clock,
+    lease: StoreLease,
+    *,
+    target: ClusterTarget | None,
+    environment: Mapping[str, str] | None,
+) -> None:
+    """Require that the run's store and cluster have had no heartbeat lately: its machine may be cut off from one.
+
+    A cluster that is not reached from here in time means nothing. Nothing on this machine is changed.
+
+    Raises:
+        UsageError: One of them has had one.
+    """
+    if lease.is_live:
+        require_confirmed(run_id, lease, "", store.address)
+    if not store.takes_output:
+        return  # it is in the cluster
+    try:
+        with TemporaryDirectory(prefix="eksml-tui-") as place:  # one for each command: two may look at one moment
+            looking = Path(place) / run_id
+            await fetch_run(store, run_id, looking, clock=clock)
+            kubeconfig_path(looking).unlink(missing_ok=True)
+            bring_environment(looking, environment or {})
+            async with asyncio.timeout(_LOOK_SECONDS):
+                with arrival_records(looking, clock) as records:
+                    await reach_cluster(looking, records, clock, target=target)
+                    async with cluster_store(looking, records, clock) as cluster:
+                        known = await cluster.lease(run_id) if cluster is not None else None
+    except (ConsoleError, TimeoutError, OSError):
+        return
+    if known is not None and known.age_seconds < YOUNG_SECONDS:
+        require_confirmed(run_id, known, "", "its cluster")
+
+
+@asynccontextmanager
+async def cluster_store(folder: Path, records: ArrivalRecords, clock: Clock) -> AsyncIterator[RunStore | None]:
+    """Open the store in a run's cluster, for the time of a question; `None` before the run has a cluster here."""
+    view, backend = records.view(), LiveBackend(folder, clock)
+    try:
+        is_known = kubeconfig_path(folder).exists() and known_cluster_uid(view)
+        connection = await backend.cluster_of(view) if is_known else None
+        yield await open_cluster_store(connection.session, view.cluster.namespace) if connection is not None else None
+    finally:
+        await backend.aclose()
+
+
+async def _pointed(folder: Path, records: ArrivalRecords, clock: Clock, taken: StoreLease, store: RunStore) -> str:
+    """Write the new epoch over the run's lease in its cluster, where the earlier machine sees it without the store.
+
+    Returns:
+        The last sign of that machine there, as `heard_sentence`; empty if it is old.
+
+    Raises:
+        ConflictError: A later machine has the run, as the cluster says.
+    """
+    if not store.takes_output:
+        return ""
+    try:
+        async with cluster_store(folder, records, clock) as cluster:
+            found = await cluster.lease(folder.name) if cluster is not None else None
+            if cluster is None or found is None:
+                return ""
+            if found.epoch > taken.epoch or (found.epoch == taken.epoch and str(found.owner) != str(taken.owner)):
+                raise ConflictError(
+                    f"The run's cluster has the lease of a later machine: {found.owner} (epoch {found.epoch}).",
+                    hint="Look at `eksml-tui runs list --cluster`.",
+                )
+            with suppress(AccessError):  # a right that its runner lacks, too
+                await take_lease(
+                    cluster, folder.name, taken.owner, after=found, epoch=taken.epoch, about=about_run(records.view())
+                )
+            return heard_sentence(found, "its cluster") if found.age_seconds < YOUNG_SECONDS else ""
+    except ConflictError:
+        raise
+    except ConsoleError:
+        return ""  # the search says that it was not reached
+
+
+def source_of(store: RunStore) -> str:
+    """Return the word for a store behind `--from`."""
+    return store.address if store.takes_output else CLUSTER
 
 
 def _own(folder: Path, lease: StoreLease) -> bool | None:
@@ -280,7 +380,7 @@ async def _reached_again(
     say("This machine has the run: only the way to its cluster is changed.")
     say(bring_environment(folder, environment or {}))
     with arrival_records(folder, clock) as records:
-        unreached = await _reach(folder, records, clock, target=target, say=say)
+        unreached = await _reach(folder, records, clock, target=target, say=say, source="")
         found = await _searched(folder, records, clock, since=records.newest_at(before=TakenOver))
     if starts:
         start_runner(folder, environment=environment)
@@ -312,7 +412,7 @@ async def _brought(
         shutil.rmtree(arriving, ignore_errors=True)
         error.hint = f"{error.hint} The lease is this machine's: repeat the command.".strip()
         raise
-    await in_thread("takeover", _settle, arriving, folder, store.address, lease, clock.now().timestamp())
+    await in_thread("takeover", _settle, arriving, folder, source_of(store), lease, clock.now().timestamp())
 
 
 def _settle(arriving: Path, folder: Path, source: str, lease: StoreLease, now: float) -> None:
@@ -345,7 +445,7 @@ async def _bring_states(store: RunStore, folder: Path, run_id: str) -> None:
 
 
 async def _reach(
-    folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None, say: Say
+    folder: Path, records: ArrivalRecords, clock: Clock, *, target: ClusterTarget | None, say: Say, source: str
 ) -> tuple[str, ...]:
     """Reach the run's cluster by what this machine has for it. Returns a line if that failed.
 
@@ -365,7 +465,7 @@ async def _reach(
         return ()
     if stage.state is not StageState.SUCCEEDED:
         return ()
-    hint = "" if target is not None else f" By another context: {takeover_command(view.id, view.store)} --context NAME"
+    hint = "" if target is not None else f" By another context: {takeover_command(view.id, source)} --context NAME"
     return (f"The run's cluster was not reached: {done.text}{hint}",)
 
 

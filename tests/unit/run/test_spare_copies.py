@@ -22,10 +22,10 @@ from actions.run.state.records import RequestKind, TakenOver
 from actions.run.storage.compaction import DAY_SECONDS
 from actions.run.storage.disk_use import disk_json, disk_table, keep_up
 from actions.run.storage.spare_copies import SpareCopy, SpareKind, remove_copies, survey_copies
-from actions.run.store.copy import TakenStore, refreshed_copy
+from actions.run.store.copy import refreshed_copy
 from actions.run.store.lease import take_lease
 from actions.run.store.rows import append_rows, append_to_store
-from actions.run.takeover.take_over import take_over_run
+from actions.run.takeover.takeover import take_over_run
 from tests.support.program import Program
 from tests.support.released import unpack
 from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
@@ -74,7 +74,7 @@ async def taken_twice(tmp_path: Path, name: str) -> Path:
     lease = await take_lease(store, name, BEN, after=await store.lease(name))
     await append_to_store(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     await take_lease(store, name, BEN, after=lease, epoch=2)
-    await take_over_run(name, TakenStore(store, CLOCK), CLOCK, confirm=name, is_machine_gone=True, starts=False)
+    await take_over_run(name, store, CLOCK, confirm=name, is_machine_gone=True, starts=False)
     store.close()
     return folder.with_name(f".{name}.before-epoch-3")
 

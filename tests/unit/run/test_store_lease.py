@@ -17,7 +17,7 @@ from actions.run.journal import machine
 from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
-from actions.run.store.copy import TakenStore, become_original, fetch_run
+from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.replica import Replica
@@ -141,12 +141,12 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
         old = Replicated(folder, clock)
         async with accompanied(old):
             await seconds_until(clock, lambda: old.replica.sent == 1, 5)
-        taken = TakenStore(old.store, clock)
-        first = await taken.take(folder.name, BEN, after=await lease_there(old.store, folder.name))
-        second = await taken.take(folder.name, eve, after=await lease_there(old.store, folder.name))
-        await taken.record(folder.name, TakenOver(eve, second.epoch, BEN), second)
+        store, name = old.store, folder.name
+        first = await take_lease(store, name, BEN, after=await lease_there(store, name))
+        second = await take_lease(store, name, eve, after=await lease_there(store, name))
+        await append_to_store(store, name, TakenOver(eve, second.epoch, BEN), clock=clock, epoch=second.epoch)
         with pytest.raises(TakenError, match=r"Another machine has taken over .* meanwhile \(epoch 3\)"):
-            await taken.record(folder.name, TakenOver(BEN, first.epoch, ANNA), first)
+            await append_to_store(store, name, TakenOver(BEN, first.epoch, ANNA), clock=clock, epoch=first.epoch)
         assert [row.seq for row in await read_rows(old.store, folder.name)] == [1, 2]
         old.close()
 

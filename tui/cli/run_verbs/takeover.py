@@ -40,8 +40,8 @@ def take_over(options: Namespace) -> int:
 
 
 async def _taken_over(options: Namespace, chosen: ChosenTarget) -> Takeover:
-    from actions.run.takeover.source import CLUSTER, opened_source
-    from actions.run.takeover.takeover import store_known_here, take_over_run
+    from actions.run.takeover.source import opened_source
+    from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
 
     clock = SystemClock()
     source = options.source or options.store or store_known_here(options.run) or CLUSTER
