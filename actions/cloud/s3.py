@@ -84,17 +84,16 @@ class S3Bucket:
         """
         return await self._offload(lambda: self._write(key, data, {"IfMatch": etag}), "s3:PutObject")
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+    async def objects(self, prefix: str) -> list[ListedObject]:
         """Return the objects whose keys begin with `prefix`, in the order of their keys.
 
         Args:
             prefix: Of the keys.
-            after: Only keys behind this one.
 
         Raises:
             FormatError: There are more than `MOST_LISTED`.
         """
-        return await self._offload(lambda: list(self._listed(prefix, after)), "s3:ListBucket")
+        return await self._offload(lambda: list(self._listed(prefix)), "s3:ListBucket")
 
     async def folders(self, prefix: str) -> list[str]:
         """Return the names that follow `prefix` up to a slash, sorted.
@@ -164,9 +163,9 @@ class S3Bucket:
                 return WriteReceipt(str(answer["ETag"]), _date_of(answer))
         raise UnreachableError(f"AWS is busy with s3:PutObject: others write s3://{self.bucket}/{key}.")
 
-    def _listed(self, prefix: str, after: str) -> Iterator[ListedObject]:
+    def _listed(self, prefix: str) -> Iterator[ListedObject]:
         count = 0
-        for page in self._pages(Prefix=prefix, **({"StartAfter": after} if after else {})):
+        for page in self._pages(Prefix=prefix):
             for item in page.get("Contents", ()):
                 count += 1
                 if count > MOST_LISTED:

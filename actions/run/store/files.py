@@ -45,7 +45,7 @@ _PLAIN_VARIABLES = frozenset(
 )
 
 
-def launched_archive(folder: Path) -> bytes:
+def launched_archive(folder: Path, most_bytes: int = MOST_LAUNCHED_BYTES) -> bytes:
     """Return the archive of what the launch copied into a run's folder; the same bytes every time. Blocking.
 
     Raises:
@@ -54,7 +54,7 @@ def launched_archive(folder: Path) -> bytes:
     parts = [blueprint_path(folder), operators_path(folder), archives_path(folder)]
     while True:
         data = _archive(folder, parts)
-        if len(data) <= MOST_LAUNCHED_BYTES or len(parts) == 1:
+        if len(data) <= most_bytes or len(parts) == 1:
             return data
         parts.pop()
 

@@ -75,7 +75,7 @@ def read_lease_object(document: Mapping[str, Any], *, now: float | None = None) 
     epoch = spec.get("leaseTransitions")
     if epoch != found.epoch:
         raise FormatError(f"Lease {lease_name(run_id)} has epoch {epoch!r}, and {found.epoch} in its document.")
-    at = _written_at(metadata, spec)
+    at = written_at(metadata) or _moment(spec.get("renewTime"))
     age = max(0.0, now - at) if now is not None else 0.0
     return StoreLease(found, one_line(str(metadata.get("resourceVersion") or "")), at, age)
 
@@ -86,15 +86,15 @@ def stopped_note(document: Mapping[str, Any]) -> str:
     return one_line(redact(note), limit=_LONGEST_TEXT) if isinstance(note, str) else ""
 
 
-def _written_at(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> float:
-    """Return the time of the newest sign: the API server's of our last write, or the holder's."""
+def written_at(metadata: Mapping[str, Any]) -> float:
+    """Return the time of this program's last write by the API server's clock, seconds since the epoch; 0 if unknown."""
     managed = metadata.get("managedFields")
-    stamps = [
-        entry.get("time")
-        for entry in (managed[:_MOST_ENTRIES] if isinstance(managed, list) else ())
+    entries = managed[:_MOST_ENTRIES] if isinstance(managed, list) else []
+    times = [
+        _moment(entry.get("time"))
+        for entry in entries
         if isinstance(entry, dict) and str(entry.get("manager")).startswith(MANAGER)
     ]
-    times = [at for stamp in stamps or [spec.get("renewTime")] if (at := _moment(stamp))]
     return max(times, default=0.0)
 
 

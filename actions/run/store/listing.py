@@ -15,9 +15,8 @@ from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
 from actions.run.state.records import Created
 from actions.run.store.lease import about_launch, take_lease
-from actions.run.store.objects import RunStore, TakenError
+from actions.run.store.objects import LEASE, RunStore, TakenError
 from actions.run.store.remote import MOST_RUNS, RemoteRun
-from actions.run.store.s3 import LEASE
 
 
 async def announce_run(store: RunStore, created: Created, *, clock: Clock | None = None) -> None:

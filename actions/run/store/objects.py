@@ -14,14 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
-from actions.base.errors import ConflictError, FormatError
+from actions.base.errors import ConfigError, ConflictError, FormatError
 from actions.base.guard import require_guard
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line
+from actions.run.context.store_address import run_key
 from actions.run.state.records import Operator
 
 LATEST = 4e9
 """Seconds since the epoch: later times are damage."""
+LEASE = "lease.json"
+"""The name of a lease, below its run, where it is an object."""
 MOST_LEASE_BYTES = 64 << 10
 
 T = TypeVar("T")
@@ -223,8 +226,11 @@ class RunStore(Protocol):
         """Replace the object that has this etag. `PreconditionError`: it is another one, or gone."""
         ...
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
-        """Return the objects whose names begin with `prefix`, sorted, behind the name `after`; without leases."""
+    async def objects(self, prefix: str) -> list[ListedObject]:
+        """Return the objects whose names begin with `prefix`, which names a run, sorted; without its lease.
+
+        States of Terraform, which a reader may have no right to, are listed by a prefix that names their folder.
+        """
         ...
 
     async def delete(self, name: str) -> None:
@@ -287,8 +293,8 @@ class GuardedStore:
         await require_guard(f"PUT {name}", in_store=True)
         return await self._store.replace(name, data, etag=etag)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
-        return await self._store.objects(prefix, after=after)
+    async def objects(self, prefix: str) -> list[ListedObject]:
+        return await self._store.objects(prefix)
 
     async def delete(self, name: str) -> None:
         await require_guard(f"DELETE {name}", in_store=True)
@@ -314,6 +320,36 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
 
 
+def run_id_in(name: str) -> str:
+    """Return the id of the run whose object, or prefix of objects, this names.
+
+    Raises:
+        ConfigError: It names no run.
+    """
+    parts = name.split("/")
+    if len(parts) < 3 or parts[0] != "runs" or not run_key(parts[1]):
+        raise ConfigError(f"{one_line(name)!r} is not an object of a run.")
+    return parts[1]
+
+
+def is_state(name: str) -> bool:
+    """Return whether an object is the state of a stage of Terraform, `runs/RUN_ID/terraform/STAGE.tfstate`."""
+    return name.split("/")[2:3] == ["terraform"]
+
+
+def is_listed(name: str, prefix: str) -> bool:
+    """Return whether a list of a prefix has this object; see `RunStore.objects`."""
+    return name.startswith(prefix) and (not is_state(name) or is_state(prefix))
+
+
+def lease_bytes(document: LeaseDocument) -> bytes:
+    """Return a lease as stores keep it: without messages, if they are too long."""
+    data = msgspec.json.encode(document)
+    if len(data) <= MOST_LEASE_BYTES:
+        return data
+    return msgspec.json.encode(replace(document, status=replace(document.status, notes={}, troubles={})))
+
+
 def lease_document(data: bytes, run_id: str) -> LeaseDocument:
     """Return a lease that a store has, with its texts in printable form.
 
@@ -330,6 +366,15 @@ def lease_document(data: bytes, run_id: str) -> LeaseDocument:
         status=_clean_status(document.status),
         about=_clean_about(document.about, run_id),
     )
+
+
+def lease_in(found: StoredObject, run_id: str) -> StoreLease:
+    """Return the lease in an object.
+
+    Raises:
+        FormatError: It is something else, or too large.
+    """
+    return StoreLease(lease_document(found.body, run_id), found.etag, found.modified_at, found.age_seconds)
 
 
 def clean_owner(owner: Operator) -> Operator:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from actions.base.errors import ConfigError, FormatError
 from actions.base.executors import at_once
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
@@ -13,14 +11,16 @@ from actions.base.untrusted import one_line
 from actions.cloud.s3 import S3Bucket
 from actions.run.context.store_address import StoreAddress, run_key
 from actions.run.store.objects import (
+    LEASE,
     MOST_LEASE_BYTES,
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
+    is_listed,
+    lease_bytes,
     lease_document,
+    lease_in,
 )
-
-LEASE = "lease.json"
 
 
 class S3Store:
@@ -44,7 +44,7 @@ class S3Store:
 
     async def lease(self, run_id: str) -> StoreLease | None:
         found = await self.get(run_key(run_id, LEASE), limit_bytes=MOST_LEASE_BYTES)
-        return None if found is None else _lease_in(found, run_id)
+        return None if found is None else lease_in(found, run_id)
 
     async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
         found: list[StoreLease] = []
@@ -65,16 +65,16 @@ class S3Store:
         return sorted(found, key=lambda lease: lease.run_id), unread
 
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
-        name, data = run_key(run_id, LEASE), msgspec.json.encode(document)
+        name, data = run_key(run_id, LEASE), lease_bytes(document)
         try:
             if after is None:
                 receipt = await self.put_if_absent(name, data)
             else:
                 receipt = await self.replace(name, data, etag=after.tag)
         except PreconditionError as error:
-            found = None if error.found is None else _lease_in(error.found, run_id)
+            found = None if error.found is None else lease_in(error.found, run_id)
             raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
-        return StoreLease(document, receipt.etag, receipt.at)
+        return StoreLease(lease_document(data, run_id), receipt.etag, receipt.at)
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         return await self._bucket.get(self._place.key(name), limit_bytes=limit_bytes)
@@ -85,24 +85,19 @@ class S3Store:
     async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         return await self._bucket.replace(self._place.key(name), data, etag=etag)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+    async def objects(self, prefix: str) -> list[ListedObject]:
         begin = len(self._place.key(""))
-        found = await self._bucket.objects(self._place.key(prefix), after=self._place.key(after) if after else "")
+        found = await self._bucket.objects(self._place.key(prefix))
         listed = [ListedObject(item.key[begin:], item.etag, item.size, item.modified_at) for item in found]
-        return [item for item in listed if not item.key.endswith(f"/{LEASE}")]
+        return [item for item in listed if is_listed(item.key, prefix) and not item.key.endswith(f"/{LEASE}")]
 
     async def delete(self, name: str) -> None:
         await self._bucket.delete(self._place.key(name))
 
     async def remove_run(self, run_id: str) -> None:
-        while listed := await self.objects(run_key(run_id)):
+        while listed := [*await self.objects(run_key(run_id)), *await self.objects(run_key(run_id, "terraform/"))]:
             await at_once([item.key for item in listed], self.delete)
         await self.delete(run_key(run_id, LEASE))
 
     def close(self) -> None:
         self._bucket.close()
-
-
-def _lease_in(found: StoredObject, run_id: str) -> StoreLease:
-    document = lease_document(found.body, run_id)
-    return StoreLease(document, found.etag, found.modified_at, found.age_seconds)

@@ -169,12 +169,12 @@ def test_the_commands(program: Program) -> None:
     assert program.command("runs", "compact", folder.name).stdout == "There is nothing to compact.\n"
     assert program.command("--readonly", "runs", "compact").returncode != 0
     assert program.command("runs", "logs", folder.name).stdout == logs
-    done = program.command("--readonly", "runs", "archive", folder.name, "run.zip")
+    done = program.command("--readonly", "runs", "archive", folder.name, "run.tar")
     assert done.returncode == 0, done.stderr
-    again = program.command("runs", "archive", folder.name, "run.zip")
+    again = program.command("runs", "archive", folder.name, "run.tar")
     assert (again.returncode, again.stdout) == (1, "")
     folder.rename(runs.parent / "moved")
-    done = program.command("runs", "restore", "run.zip")
+    done = program.command("runs", "restore", "run.tar")
     assert "--restored" in done.stdout, done.stderr
     assert "copy from an archive" in program.command("runs", "rm", folder.name).stdout
     assert program.command("runs", "logs", folder.name).stdout == logs

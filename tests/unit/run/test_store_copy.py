@@ -74,13 +74,13 @@ class Store:
         self.kept[name] = data
         return WriteReceipt("e", 0.0)
 
-    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+    async def objects(self, prefix: str) -> list[ListedObject]:
         series = [
             ListedObject(PART(number * TAIL_BYTES), "e", self.sizes.get(number, TAIL_BYTES), 0.0)
             for number in range(self.parts)
         ]
         kept = [ListedObject(name, "e", len(data), 0.0) for name, data in self.kept.items()]
-        return [item for item in (*kept, *series) if item.key.startswith(prefix) and item.key > after]
+        return [item for item in (*kept, *series) if item.key.startswith(prefix)]
 
 
 async def a_store(tmp_path: Path, parts: int) -> tuple[Store, RunStore]:

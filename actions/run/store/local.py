@@ -1,0 +1,229 @@
+"""The store in a folder of this machine: the objects are its files. An archive of a run is a tar of such a folder.
+
+Writers of one folder wait for each other, by a lock of the kernel that goes with its process; an object's etag is the
+hash of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, FormatError, RefusedError, UnreachableError
+from actions.base.executors import in_thread
+from actions.base.files import PRIVATE_FILE, open_file, private_directory, take_lock, write_private
+from actions.base.names import is_segment
+from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
+from actions.base.readonly import refuse_if_readonly
+from actions.base.untrusted import one_line
+from actions.run.context.store_address import run_key
+from actions.run.store.objects import (
+    LEASE,
+    MOST_LEASE_BYTES,
+    LeaseConflictError,
+    LeaseDocument,
+    StoreLease,
+    is_listed,
+    lease_bytes,
+    lease_document,
+    lease_in,
+    run_id_in,
+)
+
+_RUNS = "runs"
+_LOCK = ".lock"
+_LOCK_SECONDS = 10.0
+"""One write takes some milliseconds."""
+_LOOK_SECONDS = 0.01
+
+T = TypeVar("T")
+
+
+class LocalStore:
+    """See `RunStore`.
+
+    Args:
+        folder: Of the objects; made with the first of them.
+        address: For sentences, such as the file that the folder comes from; empty for the folder's path.
+        is_written: False to refuse every write.
+        clock: Stamps objects, and tells their age.
+    """
+
+    takes_output = True
+    most_bytes = MOST_OBJECT_BYTES
+
+    def __init__(self, folder: Path, *, address: str = "", is_written: bool = True, clock: Clock | None = None) -> None:
+        self.address = address or str(folder)
+        self._folder = folder
+        self._is_written = is_written
+        self._clock: Clock = clock or SystemClock()
+
+    async def run_ids(self) -> list[str]:
+        return await self._in_thread(self._names_of_runs)
+
+    async def lease(self, run_id: str) -> StoreLease | None:
+        found = await self.get(run_key(run_id, LEASE), limit_bytes=MOST_LEASE_BYTES)
+        return None if found is None else lease_in(found, run_id)
+
+    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
+        found: list[StoreLease] = []
+        unread: dict[str, str] = {}
+        for run_id in await self.run_ids():
+            try:
+                lease = await self.lease(run_id)
+            except (FormatError, ConfigError) as error:
+                unread[one_line(run_id)] = one_line(error.message)
+                continue
+            if lease is None:
+                unread[one_line(run_id)] = f"{self.address} has objects of {one_line(run_id)}, and no lease of it."
+            else:
+                found.append(lease)
+        return found, unread
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        name, data = run_key(run_id, LEASE), lease_bytes(document)
+        try:
+            if after is None:
+                receipt = await self.put_if_absent(name, data)
+            else:
+                receipt = await self.replace(name, data, etag=after.tag)
+        except PreconditionError as error:
+            found = None if error.found is None else lease_in(error.found, run_id)
+            raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
+        return StoreLease(lease_document(data, run_id), receipt.etag, receipt.at)
+
+    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
+        return await self._in_thread(lambda: self._read(name, limit_bytes))
+
+    async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
+        return await self._in_thread(lambda: self._write(name, data, etag=""))
+
+    async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+        return await self._in_thread(lambda: self._write(name, data, etag=etag))
+
+    async def objects(self, prefix: str) -> list[ListedObject]:
+        return await self._in_thread(lambda: list(self._listed(prefix)))
+
+    async def delete(self, name: str) -> None:
+        await self._in_thread(lambda: self._delete(name))
+
+    async def remove_run(self, run_id: str) -> None:
+        while listed := [*await self.objects(run_key(run_id)), *await self.objects(run_key(run_id, "terraform/"))]:
+            for item in listed:
+                await self.delete(item.key)
+        await self.delete(run_key(run_id, LEASE))
+
+    def close(self) -> None:
+        return
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await in_thread("store", work)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{self.address}: {reason}.", hint="Check the folder, and its rights.") from error
+
+    def _names_of_runs(self) -> list[str]:
+        try:
+            entries = list(os.scandir(self._folder / _RUNS))
+        except FileNotFoundError:
+            return []
+        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and any(self._in(entry)))
+
+    def _in(self, entry: os.DirEntry[str]) -> Iterator[Path]:
+        """Yield the files of a run. What a write is about to put there is none."""
+        for folder, _, names in os.walk(entry):
+            yield from (Path(folder) / name for name in names if not _is_scratch(name))
+
+    def _listed(self, prefix: str) -> Iterator[ListedObject]:
+        root = self._folder / _RUNS
+        found = [Path(folder) / name for folder, _, names in os.walk(root) for name in names]
+        keys = sorted((path.relative_to(self._folder).as_posix(), path) for path in found)
+        for key, path in keys:
+            is_lease = key.endswith(f"/{LEASE}") and key.count("/") == 2
+            if _is_scratch(path.name) or is_lease or not is_listed(key, prefix):
+                continue
+            stored = self._read(key, MOST_OBJECT_BYTES)
+            if stored is not None:
+                yield ListedObject(key, stored.etag, len(stored.body), stored.modified_at)
+
+    def _path(self, name: str) -> Path:
+        run_id_in(name)
+        parts = name.split("/")
+        if not all(is_segment(part) and not _is_scratch(part) for part in parts):
+            raise ConfigError(f"{one_line(name)!r} is not the name of an object.")
+        path = self._folder.joinpath(*parts)
+        if self._folder.resolve() not in path.parent.resolve().parents:
+            raise ConfigError(f"{path} is outside of {self.address}.")
+        return path
+
+    def _read(self, name: str, limit_bytes: int) -> StoredObject | None:
+        try:
+            with open_file(self._path(name), is_followed=False) as file:
+                body, written_at = file.read(limit_bytes + 1), os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return None
+        if len(body) > limit_bytes:
+            raise FormatError(f"{name} in {self.address} has more than {limit_bytes} bytes.")
+        return StoredObject(body, _etag_of(body), written_at, self._clock.now().timestamp())
+
+    def _write(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+        """Write an object; `etag` is that of the one to be replaced, empty for none."""
+        self._require_writes(f"writing {name}")
+        path = self._path(name)
+        with self._locked():
+            found = self._read(name, MOST_OBJECT_BYTES)
+            if found is not None and found.body == data:
+                return WriteReceipt(found.etag, found.modified_at)
+            if (found.etag if found else "") != etag:
+                raise PreconditionError(f"{name} in {self.address} was written by another.", found)
+            private_directory(path.parent)
+            write_private(path, data)
+            now = self._clock.now().timestamp()
+            os.utime(path, (now, now))
+        return WriteReceipt(_etag_of(data), now)
+
+    def _delete(self, name: str) -> None:
+        self._require_writes(f"deleting {name}")
+        path = self._path(name)
+        with self._locked():
+            path.unlink(missing_ok=True)
+
+    def _require_writes(self, deed: str) -> None:
+        refuse_if_readonly(deed)
+        if not self._is_written:
+            raise RefusedError(f"{self.address} is only read: {deed} was not carried out.")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Wait until no other process or thread is here.
+
+        Raises:
+            UnreachableError: Another write does not come to its end.
+        """
+        path, deadline = private_directory(self._folder) / _LOCK, time.monotonic() + _LOCK_SECONDS
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            while not take_lock(descriptor):
+                if time.monotonic() > deadline:
+                    raise UnreachableError(f"Another process does not end its write into {self.address}.")
+                Event().wait(_LOOK_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _is_scratch(name: str) -> bool:
+    """Return whether a file is one that a write is about to give its name."""
+    return name.startswith(".") and name.endswith(".tmp")
+
+
+def _etag_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
