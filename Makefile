@@ -1,7 +1,8 @@
-# Everything happens in .venv; a stamp file tells whether it is up to date.
+# Everything happens in .venv; a stamp file tells whether the program, or also its developers' tools, are up to date.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROGRAM := $(VENV)/.program
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
@@ -15,13 +16,22 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): requirements.lock pyproject.toml
+LOCK = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
+	--no-emit-trusted-host --no-emit-find-links --no-annotate
+# Modules are compiled when they are first imported: most of what is installed never is.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+$(PROGRAM): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the BioNeMo rehearsal
+$(STAMP): $(PROGRAM) requirements-dev.lock
+	$(PIP) --require-hashes -r requirements.lock -r requirements-dev.lock
+	@touch $@
+
+demo: $(PROGRAM)  ## the console on the embedded cluster; without a terminal, the BioNeMo rehearsal
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
@@ -69,10 +79,12 @@ types: $(STAMP)  ## mypy --strict
 layers: $(STAMP)  ## who may import whom
 	$(BIN)/lint-imports
 
-lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
-	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --output-file requirements.lock pyproject.toml
+lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it
+	$(PIP) pip-tools
+	$(LOCK) --build-deps-for wheel --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
+	@mv $(VENV)/dev.lock requirements-dev.lock
 
 schema: $(STAMP)  ## the JSON Schema of blueprints anew from the model
 	$(BIN)/python -P -c "from actions.blueprint.schema import schema_text; print(schema_text(), end='')" \

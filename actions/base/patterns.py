@@ -7,6 +7,8 @@ back-references, with which a short text can take for ever.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -44,6 +46,10 @@ class Pattern:
         return len(text) <= LONGEST_TEXT and self._compiled.fullmatch(_encodable(text)) is not None
 
 
+_WITHIN_A_LINE = re.compile(r"(?:[^\\(\[\n]|\((?!\?)|\\[dwbS]|\\[^\w\n])*")
+"""Patterns that surely match no newline."""
+
+
 class SearchPattern:
     """Return the expression that a person types to search in lines, or the literal text if it is not a valid one.
 
@@ -60,13 +66,26 @@ class SearchPattern:
             self._compiled = _compiled(flags + text)
             self._of_bytes = _compiled((flags + text).encode())
         except PatternError:
-            literal = flags + re.escape(text)
-            self._compiled, self._of_bytes = _compiled(literal), _compiled(literal.encode())
+            text = re.escape(text)
+            self._compiled, self._of_bytes = _compiled(flags + text), _compiled((flags + text).encode())
+        self._run_of_bytes = None
+        """Matches a line and those behind it at once, where that is known to be the same."""
+        if _WITHIN_A_LINE.fullmatch(text):
+            with suppress(PatternError):  # too large, with what is around it
+                self._run_of_bytes = _compiled(f"{flags}(?:^[^\\n]*(?:{text})[^\\n]*\\n)+".encode())
 
-    def start_in(self, data: bytes, offset: int) -> int | None:
-        """The offset of the first match in UTF-8 text from `offset` on, in bytes."""
-        found = self._of_bytes.search(data, offset)
-        return None if found is None else int(found.start())
+    def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where matching lines that follow each other begin and end: `(start, end)` in bytes, of whole lines.
+
+        Args:
+            data: Lines as UTF-8, each ended by a newline.
+        """
+        at = 0
+        while at < len(data) and (found := self._of_bytes.search(data, at)) is not None and found.start() < len(data):
+            begin = max(at, data.rfind(b"\n", at, found.start()) + 1)
+            run = self._run_of_bytes.match(data, begin) if self._run_of_bytes is not None else None
+            at = data.find(b"\n", found.start()) + 1 if run is None else int(run.end())
+            yield begin, at
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Every match that is not empty: `(start, end)` in characters."""

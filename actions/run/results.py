@@ -350,7 +350,8 @@ async def export_results(
         helper_job = copying(
             opened.place, there.address, region=view.cluster.region, service_account=there.service_account
         )
-        job = volume_job(_name_of(view.id, there.address), opened.volume, helper_job, labels)
+        name = _name_of(view.id, there.address)
+        job = await in_thread("results", volume_job, name, opened.volume, helper_job, labels)
         recorder = JournalJobRecorder(folder, clock)
         copy = await _begun(opened.context, connection, job, recorder)
         if on_begin is not None:

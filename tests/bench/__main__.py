@@ -33,12 +33,13 @@ from tests.bench.measure import (
     measure_start,
 )
 from tests.bench.others import measure_others
+from tests.bench.panes import STEPS, measure_panes
 from tests.bench.program import attempt
 from tests.bench.server import best_kind, fleet_server
 from tests.bench.soak import measure_soak
 from tests.bench.target import Target
 
-_ON_SYNTHETIC = ("long_life", "events")
+_ON_SYNTHETIC = ("long_life", "events", "panes")
 
 
 def main() -> int:
@@ -81,7 +82,7 @@ def _put(result: dict[str, object], output: Path | None) -> int:
 
 
 def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """Measure what needs a synthetic server: keys pressed for long, a great many events."""
+    """Measure what needs a synthetic server: keys pressed for long, a great many events, keys beside a long curve."""
     wanted = options.only.split(",") if options.only else _ON_SYNTHETIC
     found: dict[str, object] = {}
     if "long_life" in wanted:
@@ -90,6 +91,9 @@ def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     if "events" in wanted:
         with fleet_server("synthetic", 500, 5_000, folder, events=options.events) as target:
             found["events"] = attempt(partial(measure_events, target, seconds=options.seconds))
+    if "panes" in wanted:
+        with fleet_server("synthetic", 500, 5_000, folder) as target:
+            found["panes"] = attempt(partial(measure_panes, target, folder / "panes", steps=options.steps))
     return found
 
 
@@ -121,7 +125,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--growth", type=float, default=0.0, metavar="MINUTES", help="also watch memory under churn")
     parser.add_argument("--keys", type=int, default=1200, help="pressed at the console that lives long")
     parser.add_argument("--events", type=int, default=200_000, help="kept by the cluster that has many")
-    parser.add_argument("--only", default="", help="of long_life and events, separated by a comma")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of the training whose curves are on screen")
+    parser.add_argument("--only", default="", help="of long_life, events and panes, separated by commas")
     parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""The acts of a runner by our own client and by `kubernetes.aio.dynamic`, on one server in one run.
+"""The acts of a runner by our own client, by the typed client over it and by `kubernetes.aio.dynamic`, on one server.
 
     python -m tests.bench.acts [--rounds N] [--runs N] [--kubeconfig FILE]
 
@@ -37,8 +37,8 @@ _GROUP = "batch.example.com/v1"
 
 
 def main() -> int:
-    """Measure both clients, or play the part of one."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.acts", description="Compare two clients.")
+    """Measure the clients, or play the part of one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.acts", description="Compare clients.")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--kubeconfig", type=Path)
@@ -123,6 +123,47 @@ async def _ours(kubeconfig: Path, counted: list[str]) -> Any:
 
 
 @contextlib.asynccontextmanager
+async def _typed(kubeconfig: Path, counted: list[str]) -> Any:
+    """The typed calls of the Kubernetes project's library over our session."""
+    from actions.cluster.auth.session import KubeSession
+
+    session = await KubeSession.connect(ClusterTarget(kubeconfig))
+    client = await session.typed_client("CoreV1Api")
+    request = client.call_api
+
+    async def counting(method: str, url: str, *rest: Any, **more: Any) -> Any:
+        counted.append(f"{method} {url}")
+        return await request(method, url, *rest, **more)
+
+    vars(client)["call_api"] = counting
+    from kubernetes.aio.client import CoreV1Api, V1ConfigMap, V1DeleteOptions, V1ObjectMeta, V1Preconditions
+
+    core = CoreV1Api(client)
+
+    async def play(number: int) -> None:
+        name = f"acts-{number}"
+        applying: Any = {"_content_type": "application/apply-patch+yaml", "field_manager": "eksml-tui"}
+        for value in ("one", "two"):
+            metadata = V1ObjectMeta(name=name, namespace=_NAMESPACE, labels={"part": "bench"})
+            data = {"value": value, "text": "x" * 2000}
+            body = V1ConfigMap(api_version="v1", kind="ConfigMap", metadata=metadata, data=data)
+            await core.patch_namespaced_config_map(name, _NAMESPACE, body, force=value == "two", **applying)
+        merge = "application/merge-patch+json"
+        patch = {"data": {"more": "yes"}}
+        await core.patch_namespaced_config_map(name, _NAMESPACE, patch, _content_type=merge)
+        found = await core.read_namespaced_config_map(name, _NAMESPACE)
+        await core.list_namespaced_config_map(_NAMESPACE)
+        conditions = V1Preconditions(uid=found.metadata.uid if found.metadata else "")
+        options = V1DeleteOptions(preconditions=conditions, propagation_policy="Background")
+        await core.delete_namespaced_config_map(name, _NAMESPACE, body=options)
+
+    try:
+        yield play
+    finally:
+        await session.aclose()
+
+
+@contextlib.asynccontextmanager
 async def _dynamic(kubeconfig: Path, counted: list[str]) -> Any:
     """The dynamic client of the Kubernetes project's library, with our reading of the kubeconfig."""
     from kubernetes.aio.client import ApiClient
@@ -160,7 +201,7 @@ async def _dynamic(kubeconfig: Path, counted: list[str]) -> Any:
             yield play
 
 
-_CLIENTS: dict[str, Callable[[Path, list[str]], Any]] = {"ours": _ours, "dynamic": _dynamic}
+_CLIENTS: dict[str, Callable[[Path, list[str]], Any]] = {"ours": _ours, "typed": _typed, "dynamic": _dynamic}
 
 
 def _configuration(kubeconfig: Path) -> Any:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
+_BEGUN = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*|\][^\x07\x1b]*|[P_^][^\x1b]*\x1b?)?\Z")
+"""A control whose end has not been read."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KEPT_BYTES = 1 << 18
 COLUMNS, ROWS = 220, 50
@@ -94,12 +96,18 @@ class Program:
         """
         until = time.perf_counter() + seconds
         wanted = re.compile(pattern, re.DOTALL)
+        text, rest = b"", self._tail
         while (now := time.perf_counter()) < until:
-            if wanted.search(_CONTROLS.sub(b"", self._tail)):
+            begun = _BEGUN.search(rest, max(0, rest.rfind(b"\x1b")))
+            end = begun.start() if begun else len(rest)
+            text, rest = (text + _CONTROLS.sub(b"", rest[:end]))[-_KEPT_BYTES:], rest[end:]
+            if wanted.search(text):
                 return now
-            if not self.read(min(1.0, until - now)):
+            if data := self.read(min(1.0, until - now)):
+                rest += data
+            else:
                 self.require_alive()
-        last = _CONTROLS.sub(b"", self._tail)[-400:].decode(errors="replace")
+        last = text[-400:].decode(errors="replace")
         raise TimeoutError(f"{pattern!r} did not come within {seconds:.0f} s; the last that did: {last}")
 
     def require_alive(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import modules_of
+
 ROOT = Path(__file__).parents[2]
 HEAVY = ("textual", "botocore", "boto3", "kubernetes", "aiohttp", "yaml", "msgspec")
+
+LIBRARY = re.compile(r"kubernetes\b|actions\.cluster\.auth\.typed\b")
+"""The library, and the module that imports it at once and is imported in functions for that."""
 
 PROBE = """
 import sys
@@ -51,6 +58,16 @@ def test_the_version_is_the_packages() -> None:
     from tui.cli.arguments import VERSION
 
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+
+
+def test_the_client_library_is_imported_in_functions_alone() -> None:
+    at_once = {
+        str(module.path)
+        for module in modules_of("actions", "tui")
+        for node in module.tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and LIBRARY.match(ast.unparse(node).partition(" ")[2])
+    }
+    assert at_once == {"actions/cluster/auth/typed.py"}
 
 
 CONNECT = """

@@ -22,7 +22,7 @@ OTHERWISE = {"s3:ListObjectVersions": "s3:ListBucketVersions"}
 """IAM's name of an action where it is not the operation's."""
 WITHOUT_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 """Every principal may call it."""
-OF_THE_HOME = {
+OF_THE_STORE = {
     "delete_object": "s3:DeleteObject",
     "get_object": "s3:GetObject",
     "list_objects_v2": "s3:ListBucket",
@@ -151,7 +151,7 @@ def test_s13_every_call_of_the_code_is_allowed_and_nothing_else() -> None:
     assert len(made) > 12
 
 
-def test_s13_the_home_is_allowed_what_its_client_calls_and_nothing_else() -> None:
+def test_s13_the_store_is_allowed_what_its_client_calls_and_nothing_else() -> None:
     (module,) = (module for module in modules_of("actions") if str(module.path) == "actions/cloud/s3.py")
     made = {
         node.func.attr
@@ -161,9 +161,9 @@ def test_s13_the_home_is_allowed_what_its_client_calls_and_nothing_else() -> Non
         and isinstance(node.func.value.func, ast.Attribute)
         and node.func.value.func.attr == "_client"
     }
-    assert made == OF_THE_HOME.keys()
-    assert actions("home") == set(OF_THE_HOME.values())
-    assert not [resource for statement in statements("home") for resource in statement["Resource"] if resource == "*"]
+    assert made == OF_THE_STORE.keys()
+    assert actions("store") == set(OF_THE_STORE.values())
+    assert not [resource for statement in statements("store") for resource in statement["Resource"] if resource == "*"]
 
 
 def test_s13_boto3_is_used_in_one_place_only() -> None:

@@ -52,7 +52,10 @@ def test_no_class_name_means_two_things() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
-OVER_SUBJECTS = ("actions/run/checks", "actions/run/doctor", "actions/run/stages", "actions/cluster/diagnose/rules")
+BY_SUBJECT = (
+    *(f"actions/run/{package}" for package in ("checks", "doctor", "stages", "store")),
+    "actions/cluster/diagnose/rules",
+)
 """Folders with one module for each subject, which has its own module elsewhere, too."""
 ROLES = {
     *("archive", "arguments", "catalogue", "client", "clock", "driver", "errors", "files", "model", "parse"),
@@ -60,7 +63,7 @@ ROLES = {
 }
 """Parts that a package has as another one has them: the package names what is read, stored or parsed."""
 UNTIL_ONE_STORE = {
-    *("access", "contents", "evidence", "guard", "lease", "listing", "mirror"),  # modules
+    *("access", "contents", "evidence", "guard", "lease", "listing"),  # modules
     *("copies_of", "key_of", "own_objects", "parts_of", "read_run", "reading", "ref_of", "refusal_of"),  # functions
     *("require_path", "rows_of", "take_up"),
 }
@@ -72,10 +75,10 @@ def test_no_module_name_means_two_things() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
     for module in modules_of("actions"):
         path = module.path
-        if path.parts[1] != "sandbox" and not path.stem.startswith("__") and str(path.parent) not in OVER_SUBJECTS:
+        if path.parts[1] != "sandbox" and not path.stem.startswith("__") and str(path.parent) not in BY_SUBJECT:
             places[path.stem].append(str(path))
-    found = {name: paths for name, paths in places.items() if len(paths) > 1}
-    assert {name: paths for name, paths in found.items() if name not in ROLES | UNTIL_ONE_STORE} == {}
+    repeated = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert {name: paths for name, paths in repeated.items() if name not in ROLES | UNTIL_ONE_STORE} == {}
 
 
 def test_no_function_name_means_two_things() -> None:
@@ -91,9 +94,9 @@ def test_no_function_name_means_two_things() -> None:
         imported.update(
             (source.module or "", name.name) for source in module.nodes(ast.ImportFrom) for name in source.names
         )
-    places = {name: sorted(home for home in homes if (home, name) in imported) for name, homes in defined.items()}
-    found = {name: homes for name, homes in places.items() if len(homes) > 1}
-    assert {name: homes for name, homes in found.items() if name not in UNTIL_ONE_STORE | {"main"}} == {}
+    owners = {name: sorted(one for one in found if (one, name) in imported) for name, found in defined.items()}
+    repeated = {name: found for name, found in owners.items() if len(found) > 1}
+    assert {name: found for name, found in repeated.items() if name not in UNTIL_ONE_STORE | {"main"}} == {}
 
 
 WORDS: Mapping[str, Sequence[str]] = {
@@ -105,22 +108,13 @@ WORDS: Mapping[str, Sequence[str]] = {
     "home": ("actions/base/files.py", "tui/feeds/home.py", "tui/panes/home.py", "tui/present/home"),  # XDG's, the pane
     "inventory": ("actions/run/objects",),
     "keeper": ("actions/run/watchdog",),
-    "limits": (
-        "actions/cluster/diagnose/rules/provisioning.py",
-        "actions/run",
-        "tui/cli",
-        "tui/present",
-    ),  # Karpenter's
+    "limits": ("actions/cluster/diagnose/rules/provisioning.py", "actions/run", "tui/cli", "tui/present"),
     "mirror": ("actions/blueprint", "tui/cli/mirror.py"),
     "recorder": ("actions/run",),
     "recording": ("actions/script",),
 }
 """Words of the glossary, each with the places in which names of modules, classes and functions may have it."""
-STORES = (
-    *(f"actions/run/{package}" for package in ("context", "home", "journal", "presence", "storage", "takeover")),
-    *("actions/run/engine/companions.py", "actions/terraform/backend.py", "tui/cli/run_verbs"),
-    *("tui/present/blueprints.py", "tui/present/run.py"),
-)
+STORES = (*(f"actions/run/{package}" for package in ("journal", "presence", "storage", "store", "takeover")),)
 """Until there is one store: modules of a run's home in S3, its copies and its archive."""
 
 

@@ -28,7 +28,7 @@ from actions.run.context.access import ClusterAccess
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
-from actions.run.journal.folder import journal_path, kubeconfig_path, restored_path
+from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.presence import publish
@@ -37,8 +37,6 @@ from actions.run.presence.publish import PresenceCompanion, remove_record
 from actions.run.presence.record import LABELS, NAMESPACE, RUN_KEY, RemoteRun, name_of, ref_of
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
-from actions.run.storage.archive import archive_run, restore_run
-from actions.run.takeover.restored import take_up_restored
 from tests.flow.test_rbac import as_user
 from tests.support.applying import apply_all
 from tests.support.polling import until
@@ -176,35 +174,6 @@ class LaterClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + timedelta(hours=1)
-
-
-async def test_a_restored_run_asks_its_cluster_who_has_it(
-    tmp_path: Path, kubeconfig: Path, session: KubeSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = a_run(tmp_path, kubeconfig)
-    await worked(folder)
-    archive_run(folder, tmp_path / "run.zip", CLOCK)
-    restore_run(tmp_path / "run.zip", CLOCK, base=tmp_path / "there")
-    restored = tmp_path / "there" / folder.name
-    kubeconfig_path(restored).write_bytes(kubeconfig_path(folder).read_bytes())  # with what no archive has: its token
-    for clock in (CLOCK, LaterClock()):  # its heartbeat is young, by the cluster's clock
-        with pytest.raises(RefusedError, match=r"carries out run .* \(epoch 1\), as the run's cluster says") as refused:
-            await take_up_restored(restored, clock)
-        assert f"runs adopt known {folder.name}" in refused.value.hint
-    assert restored_path(restored).exists()
-    with monkeypatch.context() as later:
-        later.setattr(KubeSession, "answered_at", property(lambda _: LaterClock().now().timestamp()))
-        await take_up_restored(restored, CLOCK)
-    assert not restored_path(restored).exists()
-    assert load_run(restored).epoch == 2
-    text: str = (await fetch_object(session, Discovery(session), ref_of(folder.name)))["data"][RUN_KEY]
-    assert '"epoch":2' in text
-    monkeypatch.setattr(publish, "LOOK_SECONDS", 0.02)
-    with a_companion(folder) as companion:  # the machine that had it wakes up
-        async with at_work(companion) as task:
-            with pytest.raises(FencedError):
-                await task
-    await removed(session, folder.name)
 
 
 ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}

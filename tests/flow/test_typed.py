@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -79,6 +80,19 @@ async def test_a_lease_is_taken_by_one_of_two(client: TypedClient, space: str) -
     )
     with pytest.raises(MissingError, match="not found"):
         await leases.read_namespaced_lease("run", space)
+
+
+@pytest.mark.parametrize(
+    "field", [{"renewTime": "2026-11-28T12:00:00Z"}, {"leaseTransitions": -1}, {"leaseDurationSeconds": 0}]
+)
+async def test_a_lease_that_no_server_keeps_is_refused(
+    client: TypedClient, space: str, session: KubeSession, field: dict[str, object]
+) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{space}/leases"
+    lease = {"metadata": {"name": "run"}, "spec": field}
+    with pytest.raises(RefusedError):
+        await session.request("POST", path, body=json.dumps(lease).encode())
+    assert not (await CoordinationV1Api(client).list_namespaced_lease(space)).items
 
 
 async def test_secrets_and_config_maps_are_deleted_by_their_labels(client: TypedClient, space: str) -> None:

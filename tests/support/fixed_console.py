@@ -34,8 +34,8 @@ from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.run.journal.reader import RunSummary
 from actions.run.journal.run_ids import short_ids
-from actions.run.presence.record import RemoteRun
 from actions.run.state.view import RunView
+from actions.run.store.remote import RemoteRun
 from tests.support.builders import NOW, StillClock
 from tests.support.fixed_cluster import BROKEN
 from tests.support.snapshots import strips
@@ -86,6 +86,8 @@ class Scene:
     is_busy: bool = True
     is_interrupted: bool = False
     remotes: tuple[RemoteRun, ...] = ()
+    copy: Path | None = None
+    """The folder with the copy of the run of another machine that is on screen."""
     """The runs that the cluster knows."""
 
 
@@ -409,6 +411,11 @@ async def a_fixed_console(
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
     monkeypatch.setattr("actions.cluster.objects.client.fetch_object", _fetch)
     monkeypatch.setattr("actions.cluster.diagnose.collect.explain", _explain)
+
+    async def copied(*_: object) -> Path | None:
+        return scene.copy
+
+    monkeypatch.setattr("tui.feeds.remote_runs.RemoteOnScreen._copied", copied)
     settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii, checks_launches=False)
     app = _UnpaintedConsole(settings, clock=FrozenClock())
     app.animation_level = "none"

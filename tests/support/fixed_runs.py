@@ -18,7 +18,6 @@ from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
 from actions.run.paid import PaidThing, RunPaid
-from actions.run.presence.record import RemoteRun, RunPresence, StagePresence
 from actions.run.spending import Spending
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
@@ -43,6 +42,8 @@ from actions.run.state.records import (
     StageOutline,
 )
 from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState
+from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
+from actions.run.store.remote import RemoteRun
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, workers
 
@@ -325,47 +326,46 @@ def remote_runs() -> tuple[RemoteRun, ...]:
         ("evil-1121-aaaaaaaaaaaaa", "[red]eve[/]\x1b[31m", "h\u202eost", RunState.FAILED, "[link=x]", _DAY, _DAY),
     )
     found = [
-        RemoteRun(
-            id=name,
-            presence=RunPresence(
-                id=name,
-                blueprint=name.rsplit("-", 2)[0],
-                version="0.1.0",
-                owner=Operator(one_line(user), one_line(host)),
-                account="111122223333",
-                region="us-west-2",
-                cluster="bionemo-on-eks",
-                store="",
-                state=state,
-                stage=stage,
-                epoch=2 if name.endswith("t4k") else 1,
-                heartbeat=format_rfc3339(NOW),
-                spent_usd="341.2204" if state is RunState.RUNNING else "88.5",
-                usd_per_hour="13.08" if state is RunState.RUNNING else "0.10",
-                created_at=_NOW - ago,
-                stages=_remote_stages(stage, ago),
-            ),
+        a_remote_run(
+            name,
+            Operator(one_line(user), one_line(host)),
+            state,
+            stage,
+            epoch=2 if name.endswith("t4k") else 1,
+            created_at=_NOW - ago,
             seen_at=_NOW - silent,
-            uid=f"uid-{name}",
-            version="1",
-            created=replace(_created(), run_id=name) if name.startswith("bionemo") else None,
         )
         for name, user, host, state, stage, ago, silent in rows
     ]
-    return (*found, RemoteRun("odd", None, 0.0, uid="uid-odd", error="Its run.json is of another form."))
+    return (*found, RemoteRun("odd", uid="uid-odd", namespace="eksml-tui", error="Its lease is of another form."))
 
 
-def _remote_stages(at_work: str, ago: float) -> tuple[StagePresence, ...]:
-    begun, found = _NOW - ago, list[StagePresence]()
-    for name, _, _, _, _, took in _STAGES:
-        if name == at_work:
-            job = "PyTorchJob/default/esm1nv-pretraining" if name == "train" else ""
-            found.append(StagePresence(name, StageState.RUNNING, 1, begun, None, job))
-            break
-        ended = begun + min(took, 700)
-        found.append(StagePresence(name, StageState.SUCCEEDED, 1, begun, ended))
-        begun = ended
-    return tuple(found)
+def a_remote_run(
+    name: str,
+    owner: Operator,
+    state: RunState,
+    stage: str = "",
+    *,
+    epoch: int = 1,
+    created_at: float = _NOW,
+    seen_at: float = _NOW,
+    tag: str = "1",
+    store: str = "",
+) -> RemoteRun:
+    """A run of another machine, as its Lease in the cluster has it."""
+    is_running = state is RunState.RUNNING
+    status = RunStatus(
+        state.value,
+        stage,
+        spent_usd="341.2204" if is_running else "88.5",
+        usd_per_hour="13.08" if is_running else "0.10",
+    )
+    blueprint = name.rsplit("-", 2)[0]
+    about = RunAbout(
+        name, blueprint, blueprint, "bionemo-on-eks", "us-west-2", "111122223333", created_at=created_at, store=store
+    )
+    document = LeaseDocument(epoch, owner, f"{owner}/boot", format_rfc3339(NOW), 30.0, tag, status, about)
+    return RemoteRun(name, StoreLease(document, tag, seen_at), namespace="eksml-tui", uid=f"uid-{name}")
 
 
 def spool_training(folder: Path) -> None:

@@ -80,6 +80,15 @@ def test_every_object_is_one_that_kubernetes_and_the_operators_know(
                 assert template_complaints({"spec": {**template["spec"], "restartPolicy": "Never"}}) == []
 
 
+def test_a_field_that_is_unknown_or_missing_is_found() -> None:
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": {"spec": {"backofLimit": 1}}}}
+    assert object_complaints(cron) == [
+        "CronJob.spec.jobTemplate.spec.backofLimit is no field of V1JobSpec",
+        "CronJob.spec.jobTemplate.spec.template is missing",
+        "CronJob.spec.schedule is missing",
+    ]
+
+
 @pytest.mark.parametrize(("name", "preset", "given"), CASES)
 def test_pods_with_accelerators_go_to_their_nodes_and_others_stay_away(
     name: str, preset: str, given: dict[str, Scalar]

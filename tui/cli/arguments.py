@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
-    HOME,
     RUN,
+    STORE,
     Options,
     add_options,
     byte_size,
@@ -256,7 +256,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
     )
-    top.add_argument("--store", default="", metavar=HOME, help="replicate launched runs to this place in S3")
+    top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument(
         "--speed", type=factor_of, metavar="X", help="speed of a new demo, or of a replay, as a multiple of real time"
     )
@@ -452,7 +452,7 @@ def _launch_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--preset", default="", help="a named set of parameters")
     command.add_argument("--existing-cluster", action="store_true", help="use the current cluster; provision nothing")
     command.add_argument(
-        "--store", default=argparse.SUPPRESS, metavar=HOME, help="replicate the run to this place in S3"
+        "--store", default=argparse.SUPPRESS, metavar=STORE, help="replicate the run to this place in S3"
     )
     command.add_argument("set", nargs="*", default=[], metavar="name=value", help="parameters")
     output_option(command)

@@ -17,7 +17,7 @@ Options = list[tuple[tuple[str, ...], dict[str, object]]]
 """Names and settings of options, as `add_argument` takes them."""
 
 RUN = "id of the run, the beginning of it, or latest"
-HOME = "s3://BUCKET/PREFIX"
+STORE = "s3://BUCKET/PREFIX"
 
 
 def cluster_options() -> Options:

@@ -48,7 +48,7 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
 PRESET = "@preset"
 EXISTING = "@existing"
 APPROVAL = "@approve"
-HOME, NO_STORE = "@store", "none"
+STORE, NO_STORE = "@store", "none"
 """The key of the field for the run's store, and the word for a launch without one."""
 NO_PRESET = "none"
 _HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
@@ -93,7 +93,7 @@ def store_field(usual: str) -> Field:
     Args:
         usual: The store of the settings; empty for none.
     """
-    return Field(HOME, "Home", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
+    return Field(STORE, "Store", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
 
 
 def approval_field() -> Field:

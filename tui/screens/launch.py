@@ -32,9 +32,9 @@ from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
     APPROVAL,
     EXISTING,
-    HOME,
     NO_PRESET,
     PRESET,
+    STORE,
     approval_field,
     check_lines,
     chosen_lines,
@@ -120,7 +120,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._usual_limits = services.settings.limits or LimitTexts()
         self._limits = with_usual(texts_of_command(wanted), self._usual_limits)
         self._has_limits = self._limits.names_any or bool(wanted.at_limit)
-        self._store = store_of_command(wanted.store, services.settings.store)
+        self._store_url = store_of_command(wanted.store, services.settings.store)
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
         self._problem = ""
@@ -180,7 +180,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             return
         self._limits = texts_of_form(event.values)
         self._auto_approve = bool(event.values.get(APPROVAL, False))
-        self._home = str(event.values.get(HOME, "")).strip()
+        self._store_url = str(event.values.get(STORE, "")).strip()
         if bool(event.values.get(LIMITS)) != self._has_limits:
             self._has_limits = not self._has_limits
             self._values = chosen_values(self._blueprint, self._preset, event.values)
@@ -214,7 +214,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
                 preset=self._preset,
                 existing_cluster=self._existing,
                 auto_approve=self._auto_approve,
-                store=command_of_store(self._store, self._services.settings.store),
+                store=command_of_store(self._store_url, self._services.settings.store),
                 waive=",".join(line.check for line in found if line.blocks),
                 set=dict(self._values),
             )
@@ -275,7 +275,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         """Check the values together and compute the plan, in a thread."""
         try:
             bound, plan, self._usual_notes = await self._thread.call(
-                self._compute, dict(self._values), self._limits, self._store
+                self._compute, dict(self._values), self._limits, self._store_url
             )
         except ConsoleError as error:
             self._bound = None
@@ -290,7 +290,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="checks")
     async def _check(self, bound: Bound) -> None:
         """Make the doctor's checks; the lines are shown as they come."""
-        await self._checks.run(self._blueprint, bound, store=self._store)
+        await self._checks.run(self._blueprint, bound, store=self._store_url)
         self._show_plan()
 
     @work(exclusive=True, group="capacity")
@@ -368,5 +368,5 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def _entries(self) -> dict[str, Value]:
         """Return what the form begins with: the preset, and the parameters that differ from it."""
         chosen: dict[str, Value] = {PRESET: self._preset or NO_PRESET} if self._blueprint.presets else {}
-        chosen |= {HOME: self._home, APPROVAL: self._auto_approve}
+        chosen |= {STORE: self._store_url, APPROVAL: self._auto_approve}
         return {**chosen, **self._values, **(limit_entries(self._limits) if self._has_limits else {LIMITS: False})}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from actions.base.clock import processor_seconds
 from actions.base.patterns import SearchPattern
 from actions.cluster.logs.batch import TEXT_AT, number_in, stamp_in, tag_in
 from actions.cluster.logs.lines import STAMP_BYTES, ns_of, stamp_of
@@ -18,6 +19,8 @@ CHUNK_BYTES = 256 * 1024
 LINE_CHARACTERS = 8 * 1024
 INFLATED_CHUNKS = 8
 SLICE_LINES = 1_000
+SLICE_SECONDS = 0.005
+"""Time of the loop after which a search lets it go, at the end of a chunk."""
 MOST_ORIGINS = 0xFFFF
 
 
@@ -301,13 +304,13 @@ class LineSearch:
         """True if every line held has been scanned."""
         return self.scanned >= self._buffer.end
 
-    def advance(self, *, slice_bytes: int = 1024 * 1024) -> bool:
-        """Scan about `slice_bytes` more (a few milliseconds a megabyte); return `True` when complete."""
+    def advance(self, *, seconds: float = SLICE_SECONDS) -> bool:
+        """Scan on for about so long; return `True` when complete."""
         self.forget_before(self._buffer.start)
+        until = processor_seconds() + seconds
         for first, data in self._buffer.blocks_from(self.scanned):
             self.scanned = self._scan(first, data)
-            slice_bytes -= len(data)
-            if slice_bytes <= 0:
+            if processor_seconds() >= until:
                 break
         return self.is_complete
 
@@ -337,18 +340,17 @@ class LineSearch:
     def _scan(self, first: int, data: bytes) -> int:
         if b"\x1b" in data or b"\r" in data:
             data = _INVISIBLE.sub(b"", data)
-        ends = list(accumulate(len(line) + 1 for line in data.split(b"\n")[:-1]))
-        found = array("Q")
-        at, start_in = 0, self._regex.start_in
-        while at < len(data) and (start := start_in(data, at)) is not None:
-            index = bisect_right(ends, start)
-            if index >= len(ends):
-                break
-            found.append(first + index)
-            at = ends[index]
-        found = _complement(found, first, len(ends)) if self.is_inverse else found
+        found, line, at = array("Q"), first, 0
+        for begin, end in self._regex.runs(data):
+            here = line + data.count(b"\n", at, begin)
+            behind = here + data.count(b"\n", begin, end)
+            found.extend(range(line, here) if self.is_inverse else range(here, behind))
+            line, at = behind, end
+        rest = line + data.count(b"\n", at)
+        if self.is_inverse:
+            found.extend(range(line, rest))
         self.matches.extend(self._buffer.of_sources(found, self.only) if self.only else found)
-        return first + len(ends)
+        return rest
 
 
 class Finds(NamedTuple):
@@ -420,8 +422,3 @@ class LineMarks:
             self.numbers = self.numbers[bisect_left(self.numbers, number) :]
             if self.at is not None and self.at < number:
                 self.at = self.numbers[0] if self.numbers else None
-
-
-def _complement(found: array[int], first: int, count: int) -> array[int]:
-    hit = set(found)
-    return array("Q", (number for number in range(first, first + count) if number not in hit))

@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from msgspec.structs import replace
 from rich.color import Color as RichColor
@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.timer import Timer
 
@@ -83,6 +84,15 @@ class _ZoomedByWheel(LineWidget):
         """Zoom out with the wheel."""
         event.stop()
         self.action_zoom(is_closer=False)
+
+
+class _Drawn(NamedTuple):
+    """The input of a drawing: the same again is the same chart."""
+
+    size: Size
+    version: object
+    options: PlotOptions
+    skin: ResolvedStyles
 
 
 class PlotView(_ZoomedByWheel, can_focus=True):
@@ -156,7 +166,8 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         self._legend: list[Strip] = []
         self._drawn_at = -DRAW_SECONDS
         self._draw_timer: Timer | None = None
-        self._drawn_skin: ResolvedStyles | None = None
+        self._drawn: _Drawn | None = None
+        """The input of the chart on screen; `None` without one."""
 
     @property
     def options(self) -> PlotOptions:
@@ -180,7 +191,7 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         if not keeps_axis:
             self._cursor = None
             self._options = replace(self._options, window=None)
-        self._legend, self._body = [], []
+        self._legend, self._body, self._drawn = [], [], None
         self._drawn_at = -DRAW_SECONDS
         self._stop_timer()
         self.refresh()
@@ -276,12 +287,15 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         self._set(replace(self._options, window=None))
 
     def on_resize(self) -> None:
-        """Redraw for the new size."""
+        """Redraw for the new size; for one row not at once: a command line takes it, and soon gives it back."""
+        was = self._drawn.size if self._drawn is not None else Size()
+        if was.width == self.size.width and abs(was.height - self.size.height) == 1:
+            self._drawn_at = asyncio.get_running_loop().time()
         self._draw_when_due()
 
     def restyled(self) -> None:
         """Draw in the new colours, if they changed: the focus alone changes none."""
-        if self._drawn_skin is not None and self._drawn_skin != self.resolved_styles:
+        if self._drawn is not None and self._drawn.skin != self.resolved_styles:
             self.call_later(self._draw_when_due)
 
     def render_line(self, y: int) -> Strip:
@@ -296,8 +310,10 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         column = self._cursor_column()
         if column is None or not 0 < row < len(self._body) - 2:
             return strip
-        cell = strip.crop(column, column + 1).apply_style(_REVERSED)
-        return Strip.join([strip.crop(0, column), cell, strip.crop(column + 1, width)])
+        cell = strip.crop(column, column + 1)
+        if cell.text == " ":  # it has the colour of the curve beside it
+            cell = Strip([Segment(" ", self.resolved_styles.parts["plot--axes"])])
+        return Strip.join([strip.crop(0, column), cell.apply_style(_REVERSED), strip.crop(column + 1, width)])
 
     def _on_axis(self) -> list[Curve]:
         options = self._options
@@ -339,26 +355,22 @@ class PlotView(_ZoomedByWheel, can_focus=True):
 
     def _draw(self) -> None:
         self._draw_timer = None
-        self._drawn_at = asyncio.get_running_loop().time()
-        resolved_styles = self._drawn_skin = self.resolved_styles
-        styles = [resolved_styles.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
-        told = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
-        lines: list[str] = []
-        with shown(lambda sentence: lines.extend(folded(sentence, max(1, self.size.width - 1)))):
-            self._span = x_range(self._curves, self._options)
-            lines += told or picture_of(
-                self._curves,
-                [_pen(style) for style in styles],
-                width=self.size.width,
-                height=self.size.height - LEGEND_ROWS,
-                options=self._options,
-                rules=_rules(self._marks, self._options, resolved_styles, self.size.width),
-            )
-        axes = resolved_styles.parts["plot--axes"]
-        self._body = [
-            Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
-            for line in lines
-        ]
+        drawn, parts = _Drawn(self.size, self._version, self._options, self.resolved_styles), self.resolved_styles.parts
+        styles = [parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
+        if drawn != self._drawn:
+            self._drawn, self._drawn_at = drawn, asyncio.get_running_loop().time()
+            lines = [] if self._curves else folded(self.empty, max(1, self.size.width - 1))
+            with shown(lambda sentence: lines.extend(folded(sentence, max(1, self.size.width - 1)))):
+                self._span = x_range(self._curves, self._options)
+                lines = lines or picture_of(
+                    self._curves,
+                    [_pen(style) for style in styles],
+                    width=self.size.width,
+                    height=self.size.height - LEGEND_ROWS,
+                    options=self._options,
+                    rules=_rules(self._marks, self._options, self.resolved_styles, self.size.width),
+                )
+            self._body = _strips(lines, parts["plot--axes"])
         self._legend = [self._legend_strip(styles), self._reading_strip()] if self._curves else []
         self.refresh()
 
@@ -391,6 +403,14 @@ class PlotView(_ZoomedByWheel, can_focus=True):
             if strip.cell_length <= self.size.width:
                 break
         return strip
+
+
+def _strips(lines: Sequence[str], axes: Style) -> list[Strip]:
+    """Return the lines of a chart, in the colour of its axes where they have none."""
+    return [
+        Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
+        for line in lines
+    ]
 
 
 def _pen(style: Style) -> Pen:

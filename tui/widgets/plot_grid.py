@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 
@@ -64,18 +63,16 @@ class PlotGrid(Grid):
 
     def __init__(self) -> None:
         super().__init__()
-        self._plots = [PlotView("") for _ in range(MOST_PLOTS)]
-        self._keys: list[object] = [None] * MOST_PLOTS
+        self._plots: list[PlotView] = []
+        """Made when they are first shown: Textual styles every widget anew at each change of the focus."""
+        self._keys: list[object] = []
         self._cursor: tuple[PlotView, float | None] | None = None
         """The plot whose cursor was moved last, and its place."""
-
-    def compose(self) -> ComposeResult:
-        """Yield the plots."""
-        yield from self._plots
 
     def show(self, contents: Sequence[SmallPlot], columns: int) -> None:
         """Draw so many charts, in so many columns."""
         self.styles.grid_size_columns = columns
+        self._have(len(contents))
         for place, plot in enumerate(self._plots):
             plot.display = place < len(contents)
             if not plot.display:
@@ -87,6 +84,13 @@ class PlotGrid(Grid):
             plot.describe(one.label, one.x_label, is_by_size=one.is_by_size)
             plot.show(one.curves, version=one.version, marks=one.marks)
         self._share_cursor()
+
+    def _have(self, count: int) -> None:
+        """Make the plots that are missing to so many."""
+        while len(self._plots) < count:
+            self._plots.append(PlotView(""))
+            self._keys.append(None)
+            self.mount(self._plots[-1])
 
     def on_plot_view_cursor_moved(self, event: PlotView.CursorMoved) -> None:
         """Show the cursor at the same place of all plots."""
@@ -111,6 +115,7 @@ class PlotGrid(Grid):
 
     def focus_plot(self) -> None:
         """Focus the first plot, unless one has the focus."""
+        self._have(1)
         if not any(plot.has_focus for plot in self._plots):
             self._plots[0].focus()
 

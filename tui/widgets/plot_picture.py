@@ -26,7 +26,8 @@ from tui.present.telemetry.curves import (
     on_axis,
     short_number,
 )
-from tui.widgets.plot_renderer import Axis, PlotOptions, axes_of, is_smoothed
+from tui.present.telemetry.raster import Axis
+from tui.widgets.plot_renderer import PlotOptions, axes_of, is_smoothed
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw

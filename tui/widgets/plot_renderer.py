@@ -1,11 +1,10 @@
-"""Curves to a chart of characters: a pure function of data, size and colours. The only user of plotext."""
+"""Curves to a chart of characters: a pure function of data, size and colours."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
-from typing import TypeAlias
 
 import msgspec
 
@@ -30,70 +29,7 @@ from tui.present.telemetry.curves import (
     time_labels,
     time_ticks,
 )
-
-Color: TypeAlias = tuple[int, int, int]
-
-
-class Stroke(msgspec.Struct, frozen=True):
-    """A line with its colour."""
-
-    line: Line
-    color: Color
-    glyph: str = ""
-    """Drawn on each of its points, which are not connected then; empty to connect them."""
-
-
-class Axis(msgspec.Struct, frozen=True):
-    """The ticks of an axis with their labels, and its range."""
-
-    ticks: tuple[float, ...]
-    labels: tuple[str, ...]
-    low: float
-    high: float
-
-
-def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
-    """Draw strokes with plotext 5.3, whose figure is a global of its module: it is filled and read within one call.
-
-    Returns:
-        `height` lines of `width` terminal columns, with SGR colours; one line with the reason if it cannot draw them.
-    """
-    import plotext
-
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.limit_size(False, False)  # else it uses the size of its own terminal
-    plotext.plot_size(width, height)
-    plotext.xlim(x_axis.low, x_axis.high)
-    plotext.ylim(y_axis.low, y_axis.high)
-    plotext.xticks(x_axis.ticks, x_axis.labels)
-    plotext.yticks(y_axis.ticks, y_axis.labels)
-    for stroke in strokes:
-        for xs, ys in _pieces(stroke.line):
-            if stroke.glyph:
-                plotext.scatter(xs, ys, color=stroke.color, marker=stroke.glyph)
-            else:
-                plotext.plot(xs, ys, color=stroke.color, marker="braille")
-    try:
-        drawn = str(plotext.build())
-    except (ArithmeticError, ValueError, IndexError, TypeError) as error:
-        return [f"the chart could not be drawn: {error}"]
-    finally:
-        plotext.clear_figure()
-    return drawn.rstrip("\n").split("\n")
-
-
-def _pieces(line: Line) -> list[tuple[list[float], list[float]]]:
-    """Return the pieces between gaps."""
-    pieces: list[tuple[list[float], list[float]]] = [([], [])]
-    for x, y in zip(line.xs, line.ys, strict=True):
-        if y is None:
-            pieces.append(([], []))
-        else:
-            pieces[-1][0].append(x)
-            pieces[-1][1].append(y)
-    return [piece for piece in pieces if piece[0]]
-
+from tui.present.telemetry.raster import Axis, Color, Stroke, draw_strokes
 
 _MOST_POWER = math.log10(MOST)
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5

@@ -21,7 +21,7 @@ from actions.cluster.watch.json_format import Raw
 from actions.run.journal.elsewhere import elsewhere_sentence, takeover_command, takeover_hint
 from actions.run.paid import PaidThing, is_same_cluster
 from actions.run.state.fold import fold
-from actions.run.state.records import ClusterName, Created, JournalRecord
+from actions.run.state.records import ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import OVER, Notice, NoticeKind, RunState, RunView, StageState, with_troubles
 from actions.run.store.lease_object import read_lease_object, run_id_of, stopped_note
 from actions.run.store.objects import RunAbout, RunStatus, StoreLease
@@ -33,6 +33,7 @@ MOST_RUNS = 500
 SILENT_SECONDS = 90.0
 """Silence after which a run that is not over counts as without a sign: some renewals may be lost."""
 _MOST_DIGITS = 20
+_MOST_DOLLARS = 10**12
 
 
 class RemoteRun(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ def _dollars(text: str) -> Decimal | None:
         found = Decimal(text) if 0 < len(text) <= _MOST_DIGITS else None
     except InvalidOperation:
         return None
-    return found if found is not None and found.is_finite() and found >= 0 else None
+    return found if found is not None and found.is_finite() and 0 <= found <= _MOST_DOLLARS else None
 
 
 def remote_in(raw: Raw) -> RemoteRun:
@@ -266,8 +267,8 @@ def _notice(run: RemoteRun, *, is_silent: bool, names_cost: bool) -> Notice:
 
 
 def _bare(run: RemoteRun) -> RunView:
-    """Return the run by the words of its lease, without stages."""
-    about = run.about
+    """Return the run by the words of its lease: of its stages, the one that is under way alone."""
+    about, stage = run.about, run.status.stage
     created = Created(
         run_id=run.id,
         blueprint_id=about.blueprint_id,
@@ -275,8 +276,10 @@ def _bare(run: RemoteRun) -> RunView:
         preset="",
         parameters={},
         cluster=ClusterName(about.cluster, about.region),
-        stages=(),
+        stages=(StageOutline(stage, "", stage, (), 0.0, 0.0),) if stage else (),
         owner=run.lease.owner if run.lease else None,
         store=about.store,
     )
-    return fold([JournalRecord(1, about.created_at or run.seen_at, "", "", 0, created)])
+    view = fold([JournalRecord(1, about.created_at or run.seen_at, "", "", 0, created)])
+    state = StageState.FAILED if run.state is RunState.FAILED else StageState.RUNNING
+    return replace(view, epoch=run.epoch, stages=tuple(replace(one, state=state) for one in view.stages))

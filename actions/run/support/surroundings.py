@@ -20,7 +20,7 @@ from actions.run.state.view import RunView
 
 _LIBRARIES = (
     "textual", "rich", "kubernetes", "boto3", "botocore", "python-terraform", "pyyaml", "plotext", "msgspec", "aiohttp",
-    "httptools", "pyte", "protobuf", "cryptography", "google-re2",
+    "httptools", "pydantic", "pyte", "protobuf", "cryptography", "google-re2",
 )  # fmt: skip
 _TOOL_SECONDS = 5.0
 _SETTINGS_BYTES = 1 << 20

@@ -129,7 +129,7 @@ async def take_over_run(
         found = await _searched(folder, records, clock, since=since)
     write_fence(folder, FenceState(known_to=(STORE_ARBITER,)))
     if (heard or lease.is_live) and not is_machine_gone:
-        say(grace_sentence(lease, heard or heard_sentence(lease, store.address)))
+        say(grace_sentence(lease.owner, heard or heard_sentence(store.address, lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found = await _searched(folder, records, clock, since=since)
@@ -219,19 +219,19 @@ def _carrier(lease: StoreLease) -> tuple[int, str, str]:
     return lease.epoch, str(lease.owner), lease.holder
 
 
-def heard_sentence(lease: StoreLease, place: str) -> str:
+def heard_sentence(where: str, age_seconds: float) -> str:
     """Return the last sign of a machine as a clause: `the last heartbeat in s3://team/ml is 4 s old`."""
-    return f"the last heartbeat in {place} is {lease.age_seconds:.0f} s old"
+    return f"the last heartbeat in {where} is {age_seconds:.0f} s old"
 
 
-def grace_sentence(lease: StoreLease, heard: str) -> str:
+def grace_sentence(owner: Operator, heard: str) -> str:
     """Return the sentence on the wait of a takeover: how long it is, for what, and why.
 
     Args:
-        lease: The earlier one.
+        owner: The earlier one.
         heard: See `heard_sentence`.
     """
-    return f"Waiting {GRACE_SECONDS:.0f} s, as {lease.owner} may be alive and about to change something: {heard}."
+    return f"Waiting {GRACE_SECONDS:.0f} s, as {owner} may be alive and about to change something: {heard}."
 
 
 def require_confirmed(run_id: str, lease: StoreLease, confirm: str, place: str) -> None:
@@ -242,7 +242,7 @@ def require_confirmed(run_id: str, lease: StoreLease, confirm: str, place: str) 
     """
     if confirm != run_id:
         raise UsageError(
-            f"{lease.owner} carries out {run_id}: {heard_sentence(lease, place)}. "
+            f"{lease.owner} carries out {run_id}: {heard_sentence(place, lease.age_seconds)}. "
             "A takeover ends what that machine is doing.",
             hint=f"Add --confirm {run_id} to take it over.",
         )
@@ -322,7 +322,7 @@ async def _pointed(folder: Path, records: ArrivalRecords, clock: Clock, taken: S
                 await take_lease(
                     cluster, folder.name, taken.owner, after=found, epoch=taken.epoch, about=about_run(records.view())
                 )
-            return heard_sentence(found, "its cluster") if found.age_seconds < YOUNG_SECONDS else ""
+            return heard_sentence("its cluster", found.age_seconds) if found.age_seconds < YOUNG_SECONDS else ""
     except ConflictError:
         raise
     except ConsoleError:

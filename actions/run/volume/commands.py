@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError
+from actions.base.executors import in_thread
 from actions.base.names import segment
 from actions.base.own_images import BUSYBOX, own_image
 from actions.base.untrusted import one_line
@@ -82,7 +83,7 @@ async def run_on_volume(
         if result.exit_code == 0:
             return result.stdout.decode("utf-8", "replace")
     name, labels = f"{LOOK_PREFIX}{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
-    job = volume_job(name, volume, _script_job(script(volume.mount)), labels)
+    job = await in_thread("volume", volume_job, name, volume, _script_job(script(volume.mount)), labels)
     return await _run_job(connection, job, volume, clock=clock, recorder=recorder)
 
 

@@ -60,30 +60,38 @@ class HelperJob(msgspec.Struct, frozen=True):
 
 
 def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapping[str, str]) -> Document:
-    """Return the manifest of a helper Job. `labels` are those of the Job and of its pod."""
-    container = {
-        "name": helper_job.container,
-        "image": helper_job.image,
-        "command": list(helper_job.command),
-        "volumeMounts": [{"name": "data", "mountPath": volume.mount, "readOnly": True}],
-        "resources": {"requests": dict(helper_job.requests), "limits": {"memory": helper_job.memory_limit}},
-    }
-    pod: Document = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": volume.claim}}],
-    }
-    spec: Document = {
-        "backoffLimit": helper_job.retries,
-        "ttlSecondsAfterFinished": helper_job.kept_seconds,
-        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
-    }
-    if helper_job.service_account:
-        pod["serviceAccountName"] = helper_job.service_account
-    if helper_job.deadline_seconds is not None:
-        spec["activeDeadlineSeconds"] = helper_job.deadline_seconds
-    metadata = {"name": name, "namespace": volume.namespace, "labels": dict(labels)}
-    return {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec}
+    """Return the manifest of a helper Job. `labels` are those of the Job and of its pod.
+
+    For a thread: it imports the package `kubernetes`.
+    """
+    from kubernetes.aio import client
+
+    from actions.cluster.auth.typed import document_of
+
+    container = client.V1Container(
+        name=helper_job.container,
+        image=helper_job.image,
+        command=list(helper_job.command),
+        volume_mounts=[client.V1VolumeMount(name="data", mount_path=volume.mount, read_only=True)],
+        resources=client.V1ResourceRequirements(
+            requests=dict(helper_job.requests), limits={"memory": helper_job.memory_limit}
+        ),
+    )
+    claim = client.V1PersistentVolumeClaimVolumeSource(claim_name=volume.claim)
+    pod = client.V1PodSpec(
+        restart_policy="Never",
+        service_account_name=helper_job.service_account or None,
+        containers=[container],
+        volumes=[client.V1Volume(name="data", persistent_volume_claim=claim)],
+    )
+    spec = client.V1JobSpec(
+        backoff_limit=helper_job.retries,
+        active_deadline_seconds=helper_job.deadline_seconds,
+        ttl_seconds_after_finished=helper_job.kept_seconds,
+        template=client.V1PodTemplateSpec(metadata=client.V1ObjectMeta(labels=dict(labels)), spec=pod),
+    )
+    metadata = client.V1ObjectMeta(name=name, namespace=volume.namespace, labels=dict(labels))
+    return document_of(client.V1Job(api_version=API_VERSION, kind="Job", metadata=metadata, spec=spec))
 
 
 class JobRecorder(Protocol):

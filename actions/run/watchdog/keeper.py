@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError, RefusedError, UnreachableError
+from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, redact
 from actions.blueprint.render import RUN_LABEL
 from actions.cluster.objects.client import Document, ObjectRef, merge_patch
@@ -24,7 +25,7 @@ from actions.run.presence.record import NAMESPACE, ref_of
 from actions.run.state.records import Body, LimitReached
 from actions.run.state.view import Goal, NoticeKind, RunView
 from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
-from actions.run.watchdog.manifests import manifests_of, watchdog_name, watched_objects
+from actions.run.watchdog.manifests import WatchedObject, manifests_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, moment_of
 
 LOOK_SECONDS = 15.0
@@ -73,7 +74,7 @@ class WatchdogKeeper:
         self._journal = journal
         self._context_of = context_of
         self._clock = clock
-        self._applied: list[dict[str, Any]] | None = None
+        self._applied: tuple[float, tuple[WatchedObject, ...]] | None = None
         self._read_at: float | None = None
         self._idle_reason = ""
 
@@ -129,9 +130,10 @@ class WatchdogKeeper:
             self._applied, self._idle_reason = None, ""
             await _remove_all(view, connection, context.journal, self._clock)
             return
-        wanted = manifests_of(view, objects)
+        wanted = (view.limits.watchdog_minutes, objects)
         if wanted != self._applied:
-            await apply_objects(context, connection, wanted)
+            manifests = await in_thread("watchdog", manifests_of, view, objects)
+            await apply_objects(context, connection, manifests)
             self._applied = wanted
 
     async def _take_note(self, view: RunView, connection: ClusterConnection) -> None:

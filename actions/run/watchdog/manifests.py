@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,15 +17,18 @@ from actions.base.files import read_file
 from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
+from actions.cluster.objects.client import Document
 from actions.run.limits.rules import WATCHDOG_PREFIX
 from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
 from actions.run.watchdog import script
 
-SCHEDULE = "*/5 * * * *"
+if TYPE_CHECKING:
+    from kubernetes.aio import client
 
-Manifest = dict[str, Any]
+SCHEDULE = "*/5 * * * *"
+_RBAC = "rbac.authorization.k8s.io"
 
 
 class WatchedObject(msgspec.Struct, frozen=True):
@@ -81,24 +84,40 @@ def watchdog_name(run_id: str) -> str:
     return f"{WATCHDOG_PREFIX}{run_id.rpartition('-')[2]}"
 
 
-def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Manifest]:
+def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Document]:
     """Return the objects of the watchdog of a run, in the order in which they are applied.
+
+    For a thread: it imports the package `kubernetes`.
 
     Raises:
         ConfigError: The environment names a registry for its image that is none.
     """
-    name = watchdog_name(view.id)
-    labels = {RUN_LABEL: view.id, MANAGED_BY: MANAGER}
-    found: list[Manifest] = [_object("v1", "ServiceAccount", name, NAMESPACE, labels)]
+    from kubernetes.aio import client
+
+    from actions.cluster.auth.typed import document_of
+
+    name, labels = watchdog_name(view.id), {RUN_LABEL: view.id, MANAGED_BY: MANAGER}
+
+    def metadata(namespace: str = NAMESPACE) -> client.V1ObjectMeta:
+        return client.V1ObjectMeta(name=name, namespace=namespace, labels=labels)
+
+    found = [document_of(client.V1ServiceAccount(api_version="v1", kind="ServiceAccount", metadata=metadata()))]
+    subject = client.RbacV1Subject(kind="ServiceAccount", name=name, namespace=NAMESPACE)
+    reference = client.V1RoleRef(api_group=_RBAC, kind="Role", name=name)
     for namespace in dict.fromkeys((NAMESPACE, *(one.namespace for one in objects))):
         rules = list(_rules(view.id, [one for one in objects if one.namespace == namespace], namespace))
-        role = _object("rbac.authorization.k8s.io/v1", "Role", name, namespace, labels)
-        binding = _object("rbac.authorization.k8s.io/v1", "RoleBinding", name, namespace, labels)
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-        found += [role | {"rules": rules}, binding | {"subjects": [subject], "roleRef": reference}]
-    cron = _object("batch/v1", "CronJob", name, NAMESPACE, labels)
-    return [*found, cron | {"spec": _cron_spec(name, labels, config_of(view, objects))}]
+        role = client.V1Role(api_version=f"{_RBAC}/v1", kind="Role", metadata=metadata(namespace), rules=rules)
+        binding = client.V1RoleBinding(
+            api_version=f"{_RBAC}/v1",
+            kind="RoleBinding",
+            metadata=metadata(namespace),
+            subjects=[subject],
+            role_ref=reference,
+        )
+        found += [document_of(role), document_of(binding)]
+    spec = _cron_spec(name, labels, config_of(view, objects))
+    cron = client.V1CronJob(api_version="batch/v1", kind="CronJob", metadata=metadata(), spec=spec)
+    return [*found, document_of(cron)]
 
 
 def config_of(view: RunView, objects: Sequence[WatchedObject]) -> dict[str, Any]:
@@ -119,52 +138,53 @@ def program_text() -> str:
     return read_file(Path(script.__file__)).decode()
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str, labels: dict[str, str]) -> Manifest:
-    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-
-
-def _rules(run_id: str, objects: Sequence[WatchedObject], namespace: str) -> Iterator[Manifest]:
+def _rules(run_id: str, objects: Sequence[WatchedObject], namespace: str) -> Iterator[client.V1PolicyRule]:
     if namespace == NAMESPACE:
-        yield _rule("", "configmaps", [name_of(run_id)], "patch")
+        yield _rule("", "configmaps", name_of(run_id), "patch")
     for one in objects:
-        yield _rule(one.group, one.plural, [one.name], "delete" if one.patch is None else "patch")
+        yield _rule(one.group, one.plural, one.name, "delete" if one.patch is None else "patch")
 
 
-def _rule(group: str, plural: str, names: list[str], verb: str) -> Manifest:
-    return {"apiGroups": [group], "resources": [plural], "resourceNames": names, "verbs": ["get", verb]}
+def _rule(group: str, plural: str, name: str, verb: str) -> client.V1PolicyRule:
+    from kubernetes.aio.client import V1PolicyRule
+
+    return V1PolicyRule(api_groups=[group], resources=[plural], resource_names=[name], verbs=["get", verb])
 
 
-def _cron_spec(name: str, labels: dict[str, str], config: dict[str, Any]) -> Manifest:
-    container = {
-        "name": "watchdog",
-        "image": own_image(PYTHON),
-        "command": ["python3", "-I", "-c", program_text()],
-        "env": [{"name": "EKSML_WATCHDOG", "value": json.dumps(config, sort_keys=True)}],
-        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-    pod = {
-        "serviceAccountName": name,
-        "restartPolicy": "Never",
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    job = {
-        "backoffLimit": 1,
-        "activeDeadlineSeconds": 240,
-        "ttlSecondsAfterFinished": 900,
-        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
-    }
-    return {
-        "schedule": SCHEDULE,
-        "concurrencyPolicy": "Forbid",
-        "startingDeadlineSeconds": 200,
-        "successfulJobsHistoryLimit": 1,
-        "failedJobsHistoryLimit": 1,
-        "jobTemplate": {"metadata": {"labels": dict(labels)}, "spec": job},
-    }
+def _cron_spec(name: str, labels: dict[str, str], config: dict[str, Any]) -> client.V1CronJobSpec:
+    from kubernetes.aio import client
+
+    container = client.V1Container(
+        name="watchdog",
+        image=own_image(PYTHON),
+        command=["python3", "-I", "-c", program_text()],
+        env=[client.V1EnvVar(name="EKSML_WATCHDOG", value=json.dumps(config, sort_keys=True))],
+        resources=client.V1ResourceRequirements(requests={"cpu": "10m", "memory": "32Mi"}, limits={"memory": "128Mi"}),
+        security_context=client.V1SecurityContext(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=client.V1Capabilities(drop=["ALL"]),
+        ),
+    )
+    pod = client.V1PodSpec(
+        service_account_name=name,
+        restart_policy="Never",
+        security_context=client.V1PodSecurityContext(
+            run_as_non_root=True, run_as_user=65534, seccomp_profile=client.V1SeccompProfile(type="RuntimeDefault")
+        ),
+        containers=[container],
+    )
+    job = client.V1JobSpec(
+        backoff_limit=1,
+        active_deadline_seconds=240,
+        ttl_seconds_after_finished=900,
+        template=client.V1PodTemplateSpec(metadata=client.V1ObjectMeta(labels=labels), spec=pod),
+    )
+    return client.V1CronJobSpec(
+        schedule=SCHEDULE,
+        concurrency_policy="Forbid",
+        starting_deadline_seconds=200,
+        successful_jobs_history_limit=1,
+        failed_jobs_history_limit=1,
+        job_template=client.V1JobTemplateSpec(metadata=client.V1ObjectMeta(labels=labels), spec=job),
+    )

@@ -81,6 +81,12 @@ async def test_a_call_is_a_request_of_the_session(tmp_path: Path) -> None:
     assert request.headers["User-Agent"].startswith("eksml-tui")
 
 
+async def test_all_of_a_session_share_one_client(tmp_path: Path) -> None:
+    async with session_to(Api(), tmp_path) as session:
+        first, *others = await asyncio.gather(*(session.typed_client("CoordinationV1Api") for _ in range(4)))
+        assert all(other is first for other in (*others, await session.typed_client("AuthorizationV1Api")))
+
+
 async def test_a_moment_has_the_six_decimals_that_a_server_demands(tmp_path: Path) -> None:
     api = Api()
     api.body = _document("Lease")

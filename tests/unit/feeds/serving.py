@@ -48,6 +48,7 @@ class Connected:
     """The part of the cluster's feed that is used."""
 
     session: KubeSession
+    namespace: str = "default"
 
     async def wait_connected(self) -> None:
         return

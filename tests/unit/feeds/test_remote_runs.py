@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock
+from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
 from actions.run.client import load_run
 from actions.run.journal.reader import RunSummary, list_runs
-from actions.run.presence.record import RemoteRun, manifest_of, presence_of, read_run
-from actions.run.presence.remote_view import StoreRuns
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
-from actions.run.store.objects import LeaseDocument, StoreLease
-from actions.run.takeover import take_over
-from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
+from actions.run.store.cluster_runs import paths_of
+from actions.run.store.lease_object import DOCUMENT, EVERYWHERE, LABELS, NAMESPACE, lease_name, leases_path
+from actions.run.store.listing import StoreLook
+from actions.run.store.remote import CLUSTER, RemoteRun
+from actions.run.takeover import takeover
+from actions.run.takeover.takeover import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
 from tests.support.builders import console_services
 from tests.support.fixed_cluster import RUN
@@ -43,35 +46,49 @@ from tui.present.run import store_words
 from tui.screens.status_lines import is_elsewhere
 from tui.textual_private import screen_text
 
-
-def a_record(version: int = 1, *, epoch: int = 1, at: float | None = None, **changes: Any) -> dict[str, Any]:
-    clock = HandClock()
-    view = replace(fixed_runs.a_training_run(), epoch=epoch, **changes)
-    moment = clock.now().timestamp() if at is None else at
-    presence = presence_of(view, now=moment, owner=Operator("grace", "bastion-2"), version="0.1.0")
-    document = manifest_of(presence, fixed_runs._created())
-    document["metadata"] |= {"uid": f"u-{view.id}", "resourceVersion": str(version)}
-    return document
+STORE = "s3://team-runs/ml"
+GRACE = Operator("grace", "bastion-2")
 
 
-def a_remote(**changes: Any) -> RemoteRun:
-    run = read_run(a_record(**changes))
-    assert run is not None
-    return run
+def a_remote(
+    name: str = RUN, version: int = 1, *, at: float | None = None, place: str = CLUSTER, **changes: Any
+) -> RemoteRun:
+    moment = HandClock().now().timestamp() if at is None else at
+    run = fixed_runs.a_remote_run(name, GRACE, RunState.RUNNING, "train", seen_at=moment, tag=str(version), **changes)
+    return run if place == CLUSTER else replace(run, place=place, uid="", namespace="")
+
+
+def a_record(version: int = 1, *, name: str = RUN, at: float | None = None, **changes: Any) -> dict[str, Any]:
+    run = a_remote(name, version, at=at, **changes)
+    assert run.lease is not None
+    text = format_rfc3339(datetime.fromtimestamp(run.seen_at, UTC))
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": lease_name(name),
+            "namespace": NAMESPACE,
+            "labels": LABELS,
+            "uid": f"u-{name}",
+            "resourceVersion": str(version),
+            "annotations": {DOCUMENT: msgspec.json.encode(run.lease.document).decode()},
+        },
+        "spec": {"leaseTransitions": run.epoch, "holderIdentity": run.owner, "renewTime": text},
+    }
 
 
 @dataclass
 class Records(WatchServer):
-    """A server of ConfigMaps."""
+    """A server of Leases."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
     forbidden: frozenset[str] = frozenset()
 
     def listed(self) -> dict[str, Any]:
-        return {"kind": "ConfigMapList", "metadata": {"resourceVersion": "5"}, "items": self.items}
+        return {"kind": "LeaseList", "metadata": {"resourceVersion": "5"}, "items": self.items}
 
     def refusal(self, request: web.Request) -> str:
-        return "configmaps is forbidden" if request.path in self.forbidden else ""
+        return "leases is forbidden" if request.path in self.forbidden else ""
 
 
 @dataclass
@@ -106,28 +123,27 @@ async def test_runs_are_listed_and_watched_by_their_label(tmp_path: Path) -> Non
     records = Records(items=[a_record(), {"metadata": {"name": "odd", "uid": "u-odd", "labels": 7}}])
     async with following(records, tmp_path) as followed:
         await until(lambda: [run.id for run in followed.feed.runs] == [RUN], "the list")
-        another = a_record(id="bionemo-esm1nv-1121-zzzzzzzzzzzzz")
+        another = a_record(name="bionemo-esm1nv-1121-zzzzzzzzzzzzz")
         records.events.put_nowait({"type": "ADDED", "object": another})
         await until(lambda: len(followed.feed.runs) == 2, "the new run")
         records.events.put_nowait({"type": "DELETED", "object": another})
         await until(lambda: len(followed.feed.runs) == 1, "its end")
-    assert all(asked["labelSelector"] == "eksml.dev/record=run" for asked in records.asked)
+    assert all(asked["labelSelector"] == "eksml.dev/store=run" for asked in records.asked)
     assert [asked.get("watch", "") for asked in records.asked] == ["", "true"]
-    assert records.asked[0]["limit"] == "20"
 
 
 async def test_without_the_right_to_list_all_namespaces_the_usual_one_is_followed(tmp_path: Path) -> None:
-    records = Records(items=[a_record()], forbidden=frozenset({"/api/v1/configmaps"}))
+    records = Records(items=[a_record()], forbidden=frozenset({EVERYWHERE}))
     async with following(records, tmp_path) as followed:
         await until(lambda: followed.feed.runs, "the list")
-    assert records.asked[1]["path"] == "/api/v1/namespaces/default/configmaps"
+    assert records.asked[1]["path"] == leases_path(NAMESPACE)
 
 
 async def test_without_any_right_the_reason_is_known(tmp_path: Path) -> None:
-    paths = frozenset({"/api/v1/configmaps", "/api/v1/namespaces/default/configmaps"})
+    paths = frozenset(paths_of("default"))
     async with following(Records(forbidden=paths), tmp_path) as followed:
         await until(lambda: followed.feed.note, "the refusal")
-        assert followed.feed.note == "Runs of other machines are unknown: Not allowed: configmaps is forbidden."
+        assert followed.feed.note == "Runs of other machines are unknown: Not allowed: leases is forbidden."
 
 
 async def test_a_heartbeat_alone_paints_nothing_and_its_absence_is_seen(tmp_path: Path) -> None:
@@ -139,7 +155,7 @@ async def test_a_heartbeat_alone_paints_nothing_and_its_absence_is_seen(tmp_path
         before = len(followed.changes)
         later = a_record(2, at=clock.now().timestamp() + 30)
         records.events.put_nowait({"type": "MODIFIED", "object": later})
-        await until(lambda: feed.runs[0].version == "2", "the heartbeat")
+        await until(lambda: feed.runs[0].lease and feed.runs[0].lease.tag == "2", "the heartbeat")
         assert len(followed.changes) == before
         assert 0 < followed.paints[-1] <= 91
         assert not feed.is_silent(feed.runs[0])
@@ -161,7 +177,7 @@ def test_a_run_with_wrong_clocks_is_silent_only_without_signs() -> None:
     behind = a_remote(at=clock.now().timestamp() - 3_600)
     feed = a_feed(behind)
     assert feed.is_silent(behind)  # as far as can be told
-    feed.take(replace(behind, version="2"))
+    feed.take(a_remote(version=2, at=behind.seen_at))
     assert not feed.is_silent(behind)  # it has just been heard of
 
 
@@ -181,20 +197,20 @@ async def test_a_foreign_run_is_opened_and_nothing_can_be_asked_of_it() -> None:
     feed.forget()
     runs.take_others()
     assert runs.view is not None
-    assert "no record of it any more" in runs.view.notices[0].text
+    assert "has nothing of it any more" in runs.view.notices[0].text
     runs.close()
 
 
-async def test_a_copy_from_the_runs_home_gives_the_history_and_stays_read_only(tmp_path: Path) -> None:
+async def test_a_copy_from_the_runs_store_gives_the_history_and_stays_read_only(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
     view = load_run(folder)
     services = console_services()
     runs = services.runs
-    runs.others = a_feed(a_remote(id=view.id))
+    runs.others = a_feed(a_remote(view.id))
     assert runs.open(view.id)
     runs.use_copy(folder)
     assert runs.view is not None
-    assert (runs.folder, runs.view.state) == (folder, RunState.RUNNING)  # of the record: no runner is here
+    assert runs.folder == folder
     assert [stage.id for stage in runs.view.stages] == [stage.id for stage in view.stages]
     assert not runs.is_interrupted
     with pytest.raises(RefusedError, match="can only be watched"):
@@ -210,12 +226,12 @@ async def test_a_run_that_this_machine_has_taken_over_is_shown_from_its_folder(
     view = load_run(folder)
     services = console_services()
     runs = services.runs
-    runs.others = feed = a_feed(a_remote(id=view.id))
+    runs.others = feed = a_feed(a_remote(view.id))
     assert runs.open(view.id)
     await runs.refresh_list()
     assert runs.remote is not None
     monkeypatch.setattr("tui.feeds.runs._list_runs", lambda _: [replace(a_summary(folder), epoch=2)])
-    feed.take(a_remote(id=view.id, epoch=2, version=2))
+    feed.take(a_remote(view.id, 2, epoch=2))
     runs.take_others()
     following_runs = asyncio.create_task(runs.run(lambda: None))
     await until(lambda: runs.remote is None, "the run here")
@@ -271,38 +287,39 @@ class Jobs:
         self.watched = None
 
 
-HOME = "s3://team-runs/ml"
-
-
-async def test_a_home_that_fails_hides_no_pod_and_is_shown_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_hides_no_pod_and_is_shown_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     services = console_services()
     runs = services.runs
-    runs.others = a_feed(a_remote(home=HOME))
+    runs.others = a_feed(a_remote(store=STORE))
     assert runs.open(RUN)
     failure: list[ConsoleError] = [UnreachableError("AWS did not answer s3:ListBucket.")]
 
-    def opened(run: RemoteRun, home: str) -> None:
-        assert (run.id, home) == (RUN, HOME)
+    def copied(store: str, run: str) -> Path | None:
+        assert (store, run) == (STORE, RUN)
         if failure:
             raise failure[0]
+        return None
 
-    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", opened)
-    monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: False)
+    job = JobRef("PyTorchJob", "default", "esm1nv-pretraining")
+    monkeypatch.setattr("actions.run.store.copy.refreshed_copy", copied)
+    monkeypatch.setattr("actions.run.store.remote.job_on_screen", lambda *_: job)
     monkeypatch.setattr("tui.feeds.remote_runs.AGAIN_SECONDS", 0.01)
     jobs = Jobs()
-    followed = RemoteOnScreen(runs, runs.others, jobs, SystemClock(), store=HOME)
+    followed = RemoteOnScreen(runs, cast("ClusterFeed", None), jobs, SystemClock(), store=STORE)
     working = [asyncio.create_task(work()) for work in (followed.follow_pods, followed.follow_store)]
     await until(lambda: jobs.shown and runs.store_trouble, "the job and the trouble")
     assert followed.begun.is_set()
     assert jobs.shown == ["PyTorchJob default/esm1nv-pretraining"]
     assert runs.view is not None
-    assert store_words(runs.view).startswith(f"home {HOME} away since ")
+    assert store_words(runs.view).startswith(f"store {STORE} away since ")
     assert "AWS did not answer s3:ListBucket." in runs.view.notices[1].text
     failure[:] = [AccessError("The AWS credentials are not valid any more.", hint="Log in.")]
     await until(lambda: "refuses since" in store_words(runs.view), "the refusal")
     failure.clear()
     await until(lambda: runs.store_trouble is None, "the answer")
-    assert store_words(runs.view) == f"home {HOME}"
+    assert store_words(runs.view) == f"store {STORE}"
     for task in working:
         task.cancel()
     await asyncio.gather(*working, return_exceptions=True)
@@ -310,130 +327,95 @@ async def test_a_home_that_fails_hides_no_pod_and_is_shown_until_it_answers(monk
     runs.close()
 
 
-async def test_a_takeover_is_looked_for_between_two_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_a_store_that_is_not_the_operators_nothing_is_read() -> None:
+    """A lease is foreign text: what it names is not asked."""
     services = console_services()
-    runs = services.runs
-    runs.others = a_feed(a_remote(home=HOME))
-    assert runs.open(RUN)
-    copies: list[str] = []
-    has_news = asyncio.Event()
-    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, _: copies.append(run.id))
-    monkeypatch.setattr("actions.run.presence.remote_view.is_taken_over", lambda *_: has_news.is_set())
-    monkeypatch.setattr("tui.feeds.remote_runs.OWNER_SECONDS", 0.01)
-    monkeypatch.setattr("tui.feeds.remote_runs.COPY_SECONDS", 3600.0)  # a second copy is of the takeover alone
-    followed = RemoteOnScreen(runs, runs.others, Jobs(), SystemClock(), store=HOME)
-    working = asyncio.create_task(followed.follow_store())
-    await until(lambda: copies, "the copy")
-    assert len(copies) == 1
-    has_news.set()
-    await until(lambda: len(copies) > 1, "the copy after a takeover")
-    working.cancel()
-    await asyncio.gather(working, return_exceptions=True)
-    runs.close()
+    services.runs.others = a_feed(a_remote(store="s3://elsewhere/x"))
+    assert services.runs.open(RUN)
+    followed = RemoteOnScreen(services.runs, cast("ClusterFeed", None), Jobs(), SystemClock(), store=STORE)
+    assert services.runs.remote is not None
+    assert await followed._copied(services.runs.remote) is None
+    services.runs.close()
 
 
-async def test_the_list_names_the_machine_that_the_home_has_before_the_cluster_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A new machine that cannot reach the cluster for a while; of a home that is not the operator's nothing is read."""
-    clock, asked = HandClock(), list[tuple[str, ...]]()
-    taken = StoreLease(LeaseDocument(2, Operator("ben", "laptop-2"), "", "", 30.0, ""), "tag", clock.now().timestamp())
-    run = a_remote(home="s3://team-runs/ml")
-    feed = a_feed(run)
-
-    def later_leases(recorded: Sequence[RemoteRun], home: str) -> dict[str, StoreLease]:
-        asked.append((home, *(one.id for one in recorded)))
-        return {run.id: taken}
-
-    monkeypatch.setattr(remote_runs, "_later_leases", later_leases)
-    monkeypatch.setattr(remote_runs, "OWNERS_SECONDS", 0.01)
-    looks: list[bool] = []
-    for home in ("s3://other/home", "s3://team-runs/ml"):
-        looking = asyncio.create_task(feed.follow_owners(home, lambda: looks.append(True)))
-        await until(lambda: looks, "a look")
-        looking.cancel()
-        looks.clear()
-    assert set(asked) == {("s3://team-runs/ml", run.id)}
+def test_of_two_places_the_one_with_the_later_epoch_names_the_machine() -> None:
+    """A new machine that cannot reach the cluster for a while: its store has it first."""
+    feed = a_feed(a_remote(store=STORE))
+    ben = fixed_runs.a_remote_run(RUN, Operator("ben", "laptop-2"), RunState.RUNNING, epoch=2, store=STORE)
+    taken = replace(ben, place=STORE, uid="", namespace="")
+    feed.take_store(StoreLook(frozenset({RUN}), (taken,)))
     assert [(one.owner, one.epoch) for one in feed.runs] == [("ben@laptop-2", 2)]
     assert [one.owner for one in feed.elsewhere([])] == ["ben@laptop-2"]
-    feed.take(
-        a_remote(version=2, home="s3://team-runs/ml")
-    )  # a heartbeat of the old machine, which does not know it yet
+    feed.take(a_remote(version=2, store=STORE))  # a heartbeat of the old machine, which does not know it yet
     assert [one.owner for one in feed.runs] == ["ben@laptop-2"]
-    recorded = a_remote(version=3, epoch=3, home="s3://team-runs/ml")
-    feed.take(recorded)
-    assert [one.owner for one in feed.runs] == [recorded.owner]  # the cluster has a later one again
+    feed.take(a_remote(version=3, epoch=3, store=STORE))
+    assert [one.owner for one in feed.runs] == ["grace@bastion-2"]  # the cluster has a later one again
 
 
-async def test_runs_that_only_the_home_has_are_listed_until_the_cluster_has_them(
+async def test_runs_that_only_the_store_has_are_listed_until_they_are_gone_from_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recorded, waits = a_remote(home=HOME), replace(a_remote(home=HOME), id="fake-waits", uid="", namespace="")
-    feed, answers = a_feed(recorded), list[StoreRuns | None]()
-    asked: list[tuple[set[str], set[str]]] = []
+    recorded, waits = a_remote(), a_remote("fake-waits", place=STORE)
+    feed, answers = a_feed(recorded), list[StoreLook | None]()
+    asked: list[set[str]] = []
 
-    def of_store(_home: str, skipped: Collection[str], shown: Collection[str]) -> StoreRuns | None:
-        asked.append((set(skipped), set(shown)))
+    def look_at(_store: str, skipped: Collection[str]) -> StoreLook | None:
+        asked.append(set(skipped))
         return answers.pop(0)
 
-    async def look(found: StoreRuns | None) -> None:
+    async def look(found: StoreLook | None) -> None:
         looks: list[bool] = []
         answers[:] = [found]
-        looking = asyncio.create_task(feed.follow_store(HOME, lambda: {"fake-local"}, lambda: looks.append(True)))
-        await until(lambda: looks, "a look at the home")
+        looking = asyncio.create_task(feed.follow_store(STORE, lambda: {"fake-local"}, lambda: looks.append(True)))
+        await until(lambda: looks, "a look at the store")
         looking.cancel()
 
-    monkeypatch.setattr(remote_runs, "_runs_of_store", of_store)
+    monkeypatch.setattr(remote_runs, "_look_at", look_at)
     monkeypatch.setattr(remote_runs, "FIRST_STORE_SECONDS", 0.0)
     ids = frozenset({recorded.id, waits.id})
-    await look(StoreRuns(ids, (waits,)))
-    assert [run.id for run in feed.runs] == [waits.id, recorded.id]
-    assert [run.id for run in feed.elsewhere([])] == [waits.id, recorded.id]
+    await look(StoreLook(ids, (waits,)))
+    assert {run.id for run in feed.runs} == ids
+    assert {run.id for run in feed.elsewhere([])} == ids
     await look(None)  # it does not answer: what was read stays
     assert {run.id for run in feed.runs} == ids
-    assert asked == [({recorded.id, "fake-local"}, set()), ({recorded.id, "fake-local"}, {waits.id})]
-
-    feed.take(replace(waits, uid="u-waits", namespace="default", stopped="by the cluster"))
-    assert [run.stopped for run in feed.runs if run.id == waits.id] == ["by the cluster"]
-    await look(StoreRuns(ids))
-    feed.drop(replace(waits, uid="u-waits"))  # torn down: nothing old comes back
-    assert [run.id for run in feed.runs] == [recorded.id]
-    await look(StoreRuns(ids, (waits,)))
-    await look(StoreRuns(frozenset({recorded.id})))  # it was removed from the home
+    assert asked == [{"fake-local"}, {"fake-local"}]
+    await look(StoreLook(frozenset({recorded.id})))  # it was removed from the store
     assert [run.id for run in feed.runs] == [recorded.id]
 
 
-def test_a_run_that_only_the_home_has_is_silent_by_the_clock_of_its_store() -> None:
+def test_a_run_that_only_the_store_has_is_silent_by_the_clock_of_that() -> None:
     clock = HandClock()
-    feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="", seen_at=clock.now().timestamp() - 7_000)
-    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,), {waits.id: 4.0}))
+    waits = a_remote("fake-waits", place=STORE, at=clock.now().timestamp() - 7_000)
+    assert waits.lease is not None
+    feed, ids = a_feed(), frozenset({waits.id})
+    feed.take_store(StoreLook(ids, (replace(waits, lease=replace(waits.lease, age_seconds=4.0)),)))
     assert not feed.is_silent(waits)  # this machine's clock is ahead
-    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,), {waits.id: 300.0}))
+    feed.take_store(StoreLook(ids, (replace(waits, lease=replace(waits.lease, tag="2", age_seconds=300.0)),)))
     assert feed.is_silent(waits)
 
 
-async def test_a_run_of_the_home_that_was_over_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_of_the_store_that_was_over_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     skipped: list[set[str]] = []
 
-    def of_store(_home: str, known: Collection[str], _shown: Collection[str]) -> StoreRuns:
+    def look_at(_store: str, known: Collection[str]) -> StoreLook:
         skipped.append(set(known))
-        return StoreRuns(frozenset({"over", "gone"}), over=frozenset({"over", "gone"}), torn_down=frozenset({"gone"}))
+        return StoreLook(frozenset({"over"}), over=frozenset({"over"}))
 
-    monkeypatch.setattr(remote_runs, "_runs_of_store", of_store)
-    for name, value in (("FIRST_STORE_SECONDS", 0.0), ("STORE_SECONDS", 0.0), ("LOOKS_AT_ALL", 2)):
+    monkeypatch.setattr(remote_runs, "_look_at", look_at)
+    for name, value in (("FIRST_STORE_SECONDS", 0.0), ("STORE_SECONDS", 0.0), ("LOOKS_AT_ALL", 3)):
         monkeypatch.setattr(remote_runs, name, value)
-    looking = asyncio.create_task(a_feed().follow_store(HOME, frozenset, lambda: None))
-    await until(lambda: len(skipped) >= 3, "three looks")
+    looking = asyncio.create_task(a_feed().follow_store(STORE, frozenset, lambda: None))
+    await until(lambda: len(skipped) >= 4, "four looks")
     looking.cancel()
-    assert skipped[:3] == [set(), {"over", "gone"}, {"gone"}]
+    assert skipped[:4] == [set(), {"over"}, set(), {"over"}]
 
 
-def test_a_run_that_only_the_home_has_is_not_opened_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_only_the_store_has_is_not_opened_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actions.run.context.operator.present_operator", lambda: Operator("grace", "laptop-3"))
-    feed, waits = a_feed(), replace(a_remote(home=HOME), uid="", namespace="")
-    feed.take_store(StoreRuns(frozenset({waits.id}), (waits,)))
+    feed, waits = a_feed(), a_remote("fake-waits", place=STORE)
+    feed.take_store(StoreLook(frozenset({waits.id}), (waits,)))
     assert (feed.find(waits.id), feed.own_at_work()) == (waits, "")
-    assert a_feed(a_remote(home=HOME)).own_at_work() == waits.id
+    assert a_feed(a_remote()).own_at_work() == RUN
 
 
 def test_a_run_of_this_machine_is_here_until_its_epoch_is_not_the_newest(tmp_path: Path) -> None:
@@ -441,7 +423,7 @@ def test_a_run_of_this_machine_is_here_until_its_epoch_is_not_the_newest(tmp_pat
     assert a_feed(a_remote()).elsewhere(local) == ()
     taken = a_remote(epoch=2)
     assert a_feed(taken).elsewhere(local) == (taken,)
-    unreadable = replace(taken, presence=None, error="It has no run.json.")
+    unreadable = replace(taken, lease=None, error="Its lease is of another form.")
     assert a_feed(unreadable).elsewhere(local) == ()
 
 
@@ -479,7 +461,7 @@ async def test_a_run_on_screen_that_is_taken_over_is_shown_as_the_cluster_knows_
     await console.line("open run")
     await console.calm("Pre-training")
     assert services.runs.remote is None
-    taken = a_remote(epoch=2, owner=Operator("grace", "bastion-2"))
+    taken = a_remote(epoch=2)
     services.remote.take(taken)
     await console.calm(("grace@bastion-2", "can only be watched"))
     assert not services.runs.is_interrupted
@@ -496,14 +478,20 @@ async def test_a_takeover_says_what_it_waits_for_while_it_waits(
         await goes_on.wait()
         return Takeover(tmp_path / run, 2, None)
 
-    monkeypatch.setattr(take_over, "take_over_run", take_over_run)
-    await console.line(f"takeover {run} store=s3://team-runs/ml confirm={run}")
+    monkeypatch.setattr(takeover, "take_over_run", take_over_run)
+    await console.line(f"takeover {run} from=s3://team-runs/ml confirm={run}")
     await console.calm(("Waiting 15 s, as", "may be alive"))
     goes_on.set()
     await console.calm("This machine carries out")
 
 
-async def test_the_diagnosis_of_a_stage_is_that_of_its_job(console: FixedConsole) -> None:
+async def test_the_diagnosis_of_a_stage_is_that_of_its_job(
+    console: FixedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = JobRef("PyTorchJob", "default", "esm1nv-pretraining")
+    monkeypatch.setattr(
+        "actions.run.store.remote.job_on_screen", lambda _view, stage="": job if stage == "train" else None
+    )
     await console.calm("grace@bastion-2")
     await console.line(f"open run of={fixed_runs.remote_runs()[0].id}")
     await console.calm("can only be watched")

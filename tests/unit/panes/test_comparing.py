@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from actions.cluster.logs.lines import LogLine
 from actions.run.comparison import RunCurves
 from actions.run.spool.writer import SpoolWriter
-from actions.run.state.view import RunView
+from actions.run.state.records import Operator
+from actions.run.state.view import RunState, RunView
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
@@ -72,20 +73,22 @@ async def test_runs_are_overlaid_with_their_values_and_what_differs(
         assert "compared" not in screen_text(console.app)
 
 
-async def test_a_run_of_another_machine_is_compared_from_its_home_and_refused_without_one(
+async def test_a_run_of_another_machine_is_compared_from_its_store_and_refused_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copies = [tmp_path / OTHER, None]
-    monkeypatch.setattr("actions.run.presence.remote_view.open_remote", lambda run, home: copies.pop(0))
+    monkeypatch.setattr("actions.run.store.copy.refreshed_copy", lambda _store, _run: tmp_path / OTHER)
     scene = a_scene(tmp_path, monkeypatch)
-    scene.remotes = fixed_runs.remote_runs()[:1]
+    grace = Operator("grace", "bastion-2")
+    stored = fixed_runs.a_remote_run("bionemo-esm1nv-1121-x5", grace, RunState.RUNNING, store="s3://team-runs/ml")
+    scene.remotes = (stored, fixed_runs.a_remote_run("bionemo-esm1nv-1121-y6", grace, RunState.RUNNING))
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        console.app.services.settings = replace(console.app.services.settings, store="s3://team-runs/ml")
         await console.calm("on other machines")
         await console.line("compare bionemo-esm1nv-1121-x5")
         await console.calm(("train_loss of 2 runs compared", "last 2.05 at step 19,500"))
         await console.press("escape")
-        await console.line("compare bionemo-esm1nv-1121-x5")
-        await console.calm("no home that is read here")
+        await console.line("compare bionemo-esm1nv-1121-y6")
+        await console.calm("no store that is read here")
 
 
 async def test_curves_that_take_time_are_announced_in_their_place(

@@ -22,7 +22,6 @@ from actions.run.state.records import Action, Intent
 from actions.run.state.view import NoticeKind, RunState
 from actions.run.store.lease import take_lease
 from actions.run.store.taken import note_taken
-from tests.support import fixed_runs
 from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
 from tests.unit.run.world import creation
 from tui.cli import runs
@@ -207,43 +206,6 @@ def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.Capt
     assert "It was taken over by ben@laptop-2." in capsys.readouterr().out
 
 
-async def test_a_list_of_a_cluster_names_who_has_a_run_by_the_home_before_its_record_is_written(
-    reached: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await a_run(tmp_path, "fake-cluster")
-    recorded = fixed_runs.remote_runs()[0]
-    assert recorded.presence is not None
-    presence = replace(recorded.presence, store=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
-    run = replace(recorded, id="fake-cluster", presence=presence)
-    other = replace(run, id="fake-other")  # of which the store has nothing
-    named, unknown = await remote_runs.named_by_store([run, other], URL)
-    assert (named.owner, named.epoch, unknown) == (str(BEN), 2, other)
-    before = len(reached.requests)
-    assert list(await remote_runs.named_by_store([run], "s3://another/store")) == [run]  # a record's own is not read
-    assert len(reached.requests) == before
-    reached.is_away = True
-    monkeypatch.setattr(remote_runs, "_HOME_SECONDS", 0.5)
-    assert list(await remote_runs.named_by_store([run], URL)) == [run]
-    reached.mend()
-
-
-async def test_a_home_behind_another_endpoint_is_another_home(
-    reached: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The first answer was kept with its client, and the second account's home was never reached."""
-    await a_run(tmp_path, "fake-moved")
-    recorded = fixed_runs.remote_runs()[0]
-    assert recorded.presence is not None
-    presence = replace(recorded.presence, store=URL, state=RunState.RUNNING, owner=ANNA, epoch=1)
-    run = replace(recorded, id="fake-moved", presence=presence)
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-        elsewhere.setattr(remote_runs, "_HOME_SECONDS", 0.5)
-        assert list(await remote_runs.named_by_store([run], URL)) == [run]
-    (named,) = await remote_runs.named_by_store([run], URL)
-    assert (named.owner, named.epoch) == (str(BEN), 2)
-
-
 @pytest.fixture
 def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that name the store, and a machine that reaches no cluster."""
@@ -256,7 +218,7 @@ def team_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("reached", "team_settings")
-@pytest.mark.parametrize(("verb", "remedy"), [("teardown", "takeover"), ("park", "takeover"), ("show", "show")])
+@pytest.mark.parametrize(("verb", "remedy"), [("teardown", "takeover"), ("park", "takeover")])
 def test_a_run_that_only_the_home_knows_is_refused_with_who_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, remedy: str
 ) -> None:

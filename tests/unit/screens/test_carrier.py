@@ -18,9 +18,9 @@ from actions.command.verbs import (
     COMMANDS,
     Call,
 )
-from actions.run.presence.record import RemoteRun
 from actions.run.state.records import RunAccount
 from actions.run.state.view import Goal, RunState, StageState
+from actions.run.store.remote import RemoteRun
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tui.base_app import TypeAheadApp
 from tui.commands.confirmations import confirmation_for, confirmed_arguments
@@ -55,7 +55,7 @@ class Others:
     """The runs that the connected cluster knows."""
 
     def __init__(self, *ids: str) -> None:
-        self.runs = tuple(RemoteRun(one, None, 0.0) for one in ids)
+        self.runs = tuple(RemoteRun(one) for one in ids)
 
     def elsewhere(self, local: object) -> tuple[RemoteRun, ...]:
         return self.runs

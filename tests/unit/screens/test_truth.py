@@ -371,9 +371,8 @@ async def test_a_crash_loop_of_a_run_of_another_machine_is_red_for_the_colleague
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     """It was healthy in rail, tab, list and Home, while the same screen had the error of its pods as a problem."""
-    remote = next(run for run in fixed_runs.remote_runs() if run.presence is not None and not run.is_over)
-    assert remote.presence is not None
-    labels = {"run": remote.id, "stage": remote.presence.stage, "owner_kind": "PyTorchJob", "owner_name": "esm"}
+    remote = next(run for run in fixed_runs.remote_runs() if run.lease is not None and not run.is_over)
+    labels = {"run": remote.id, "stage": remote.status.stage, "owner_kind": "PyTorchJob", "owner_name": "esm"}
     loop = replace(a_pod("esm-worker-7", reason="CrashLoopBackOff"), restarts=12, ready=0, **labels)
     snapshot = picture()
     snapshot = replace(snapshot, pods={**snapshot.pods, loop.key: loop})

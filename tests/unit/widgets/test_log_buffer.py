@@ -21,7 +21,7 @@ def a_buffer(*lines: str, source: str = "pod-0") -> LogBuffer:
 
 def found(buffer: LogBuffer, pattern: str) -> list[int]:
     search = LineSearch(buffer, pattern)
-    while not search.advance(slice_bytes=1):
+    while not search.advance(seconds=0.0):
         continue
     return list(search.matches)
 
@@ -94,6 +94,34 @@ def test_an_inverse_search_finds_the_others() -> None:
     assert found(a_buffer("noise", "signal", "noise"), "!noise") == [1]
 
 
+@given(
+    st.lists(st.text(st.sampled_from("aabA 1.é"), max_size=6), max_size=20),
+    st.lists(
+        st.sampled_from(
+            ["a", "b", "A", "é", " ", r"\.", r"\d", r"\b", "^", "$", "b*", "a?", ".", "|", "[ab]", "(", "(a)"]
+        ),
+        max_size=4,
+    ),
+)
+def test_a_filter_and_its_inverse_divide_the_lines_whatever_the_pattern(lines: list[str], parts: list[str]) -> None:
+    """Of many patterns a run of matching lines is found at once, of the others line by line."""
+    pattern, buffer = "".join(parts) or "a", a_buffer(*lines)
+    matching = found(buffer, pattern)
+    assert matching == [n for n, line in enumerate(lines) if found(a_buffer(line), pattern)]
+    assert sorted([*matching, *found(buffer, f"!{pattern}")]) == list(range(len(lines)))
+
+
+def test_a_slice_of_a_search_ends_in_time_whatever_it_finds() -> None:
+    buffer = LogBuffer()
+    buffer.extend(BufferedLine(f"hit {number} " + "q" * 100) for number in range(20_000))
+    for pattern in ("hit", "!hit", "[h]it", "miss"):
+        search, slices = LineSearch(buffer, pattern), 1
+        while not search.advance(seconds=0.0):
+            slices += 1
+        assert slices >= 8, "one chunk each"
+        assert len(search.matches) == (20_000 if "h" in pattern and pattern[0] != "!" else 0)
+
+
 def test_an_anchored_pattern_means_the_line() -> None:
     assert found(a_buffer("step 1", "a step 2", "step 3"), "^step") == [0, 2]
 
@@ -102,9 +130,9 @@ def test_a_search_takes_up_new_lines_and_drops_forgotten_ones() -> None:
     buffer = LogBuffer(max_lines=1_000)
     buffer.extend(BufferedLine(f"hit {number} " + "q" * 300) for number in range(3_000))
     search = LineSearch(buffer, "hit")
-    search.advance(slice_bytes=1 << 30)
+    search.advance(seconds=60.0)
     buffer.extend(BufferedLine("hit again " + "q" * 300) for _ in range(5_000))
-    search.advance(slice_bytes=1 << 30)
+    search.advance(seconds=60.0)
     assert list(search.matches) == list(range(buffer.start, buffer.end))
 
 
@@ -160,10 +188,10 @@ def test_a_search_keeps_to_some_sources_across_chunks() -> None:
     buffer = LogBuffer()
     buffer.extend(BufferedLine(f"line {n} " + "x" * 200, f"pod-{n % 3}") for n in range(5_000))
     search = LineSearch(buffer, "", only=["pod-1"])
-    while not search.advance(slice_bytes=10_000):
+    while not search.advance(seconds=0.0):
         continue
     assert list(search.matches) == list(range(1, 5_000, 3))
     narrow = LineSearch(buffer, "!line 1", only=["pod-1", "pod-2"])
-    assert narrow.advance(slice_bytes=1 << 30)
+    assert narrow.advance(seconds=60.0)
     wanted = [n for n in range(5_000) if n % 3 and not str(n).startswith("1")]
     assert list(narrow.matches) == wanted

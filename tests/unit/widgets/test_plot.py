@@ -236,6 +236,29 @@ async def test_the_same_version_is_drawn_once_however_often_it_is_painted(monkey
         await wait_for(pilot, lambda: drawings.count == 2, "the second drawing")
 
 
+async def test_a_command_line_that_comes_and_goes_draws_no_chart_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot, "DRAW_SECONDS", 3600.0)
+    drawings = DrawingCounter(monkeypatch)
+    view = PlotView("loss")
+    view.show([a_curve(1.0, 2.0)], version=1)
+    app = PlotApp(view)
+    async with app.run_test(size=(70, 16)) as pilot:
+
+        async def resized(height: int) -> None:
+            await pilot.resize_terminal(70, height)
+            await wait_for(pilot, lambda: view.size.height == height and view._draw_timer is not None, "the size")
+            assert "drawn" in screen_text(app), "the old chart stays meanwhile"
+
+        await wait_for(pilot, lambda: drawings.count == 1, "the chart")
+        await resized(15)
+        await resized(16)
+        view._draw()  # as the timer does
+        assert drawings.count == 1
+        await resized(15)
+        view._draw()
+        assert drawings.count == 2, "a size that lasts"
+
+
 async def test_another_theme_draws_in_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     drawings = DrawingCounter(monkeypatch)
     app = PlotApp(PlotView("loss"))

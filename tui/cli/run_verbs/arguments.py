@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.cli.options import HOME, RUN, add_options, cluster_options, output_option
+from tui.cli.options import RUN, STORE, add_options, cluster_options, output_option
 from tui.cli.run_verbs.limits import limit_options
 from tui.cli.tables import FORMATS
 
@@ -103,7 +103,7 @@ def _requests(verbs: Commands) -> None:
 
 def _of_store(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--store", nargs="?", const="", dest="of_store", metavar=HOME,
+        "--store", nargs="?", const="", dest="of_store", metavar=STORE,
         help="read the store, which also has runs of other machines (default: that of the settings)",
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def _runs_curves(verbs: Commands) -> None:
         "--metric", default="", metavar="NAME", help="the metric (default: train_loss, or the first that all have)"
     )
     compare.add_argument(
-        "--store", nargs="?", const="", dest="of_store", metavar=HOME,
+        "--store", nargs="?", const="", dest="of_store", metavar=STORE,
         help="read runs that are not on this machine from the store (default: that of the settings)",
     )  # fmt: skip
     compare.add_argument(

@@ -18,7 +18,8 @@ from tui.present.ansi import visible_text
 from tui.present.cells import bar
 from tui.present.telemetry.charts import BANDWIDTH
 from tui.present.telemetry.curves import Curve, figures_of, short_number
-from tui.widgets.plot_renderer import Color, Pen, PlotOptions, Smoothing, picture_of
+from tui.present.telemetry.raster import Color
+from tui.widgets.plot_renderer import Pen, PlotOptions, Smoothing, picture_of
 
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves

@@ -19,6 +19,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _CRON_FIELDS = 5
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -182,10 +183,21 @@ def _cron_job_causes(body: Object) -> Iterator[Cause]:
         yield _bad("spec.schedule", schedule, why)
 
 
+def _lease_causes(body: Object) -> Iterator[Cause]:
+    spec = body.get("spec") or {}
+    for name in ("acquireTime", "renewTime"):
+        if spec.get(name) is not None and not _MICRO_TIME.fullmatch(spec[name]):
+            yield _bad(f"spec.{name}", spec[name], 'cannot be parsed as "2006-01-02T15:04:05.000000Z07:00"')
+    for name, least, bound in (("leaseDurationSeconds", 1, "than 0"), ("leaseTransitions", 0, "than or equal to 0")):
+        if spec.get(name) is not None and spec[name] < least:
+            yield _bad(f"spec.{name}", spec[name], f"must be greater {bound}")
+
+
 _RULES: dict[GroupResource, Callable[[Object], Iterator[Cause]]] = {
     GroupResource("", "pods"): _pod_causes,
     GroupResource("", "persistentvolumeclaims"): _claim_causes,
     GroupResource("batch", "jobs"): _job_causes,
+    GroupResource("coordination.k8s.io", "leases"): _lease_causes,
     GroupResource("batch", "cronjobs"): _cron_job_causes,
     GroupResource("apps", "deployments"): _selecting_causes,
     GroupResource("apps", "daemonsets"): _selecting_causes,
