@@ -22,6 +22,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui cost                           $/h by instance type, and what is idle",
         "eksml-tui cost -o json                   the same for programs",
     ),
+    "audit": (
+        "eksml-tui audit bionemo-on-eks           left by runs without a journal or a store, with the commands for it",
+    ),
     "why": (
         "eksml-tui why                            whatever is stuck in the cluster",
         "eksml-tui why pytorchjob/esm1nv          one job",

@@ -14,6 +14,7 @@ from actions.base.clock import SystemClock
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.context.operator import present_operator
 from actions.run.forget import forget_run, survey_run
+from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import journal_path, logs_path, runs_folder, terraform_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.mirrored import MirrorMark, copies_folder, write_mark
@@ -168,7 +169,7 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
 ) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-forgotten"))
     folder = runs_folder() / "fake-forgotten"
-    (folder / "restored.json").write_text("{}")  # then nothing else stands against it
+    note_elsewhere(folder, ANNA, 9)  # then nothing else stands against it
     found = survey_run(folder)
     assert found.put_aside == (aside,)
     _say_loss(found, is_archived=False)
