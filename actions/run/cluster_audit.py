@@ -1,4 +1,4 @@
-"""What runs have left in a cluster and its account, by labels and tags, of which neither journal nor store is known.
+"""Things that lost runs have left in a cluster and its account, found by labels and tags: of neither journal nor store.
 
 Such a run is not rebuilt: each thing is named with its price, where that is known, and the command that removes it.
 """
@@ -40,7 +40,7 @@ class FoundThing(msgspec.Struct, frozen=True):
 
 
 class ClusterAudit(msgspec.Struct, frozen=True):
-    """What was found."""
+    """The findings."""
 
     cluster: str
     things: tuple[FoundThing, ...] = ()
@@ -165,7 +165,7 @@ def _lines(audit: ClusterAudit) -> Iterator[str]:
     for one in audit.things:
         yield f"  {one.line}"
     if audit.things:
-        yield "A run that is kept in a bucket counts with --store s3://BUCKET/PREFIX: ask for it before you remove anything."
+        yield "A run that is kept in a bucket counts with --store s3://BUCKET/PREFIX: name it before you remove anything."
     if not audit.things:
         suffix = ", as far as it could be searched" if audit.unknown else ""
         yield f"Nothing else of a run is left in {audit.cluster}{suffix}."

@@ -26,7 +26,7 @@ from actions.run.spool.format import lines_file, points_file, spooled_losses
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import Action, Operator, Outcome, RequestKind, Result, TakenOver
 from actions.run.state.view import RunState, RunView, StageState, StageView
-from actions.run.takeover.records import arrival_records
+from actions.run.takeover.arrival import arrival_records
 from actions.sandbox.locate import RunningSandbox
 from actions.telemetry.points import Point
 from tests.faults.small import LOGGED, WORK, a_run, job_of

@@ -225,7 +225,7 @@ class RunActions:
         Raises:
             ConsoleError: See `take_over_run`.
         """
-        from actions.run.takeover.source import opened_source
+        from actions.run.takeover.origin import opened_source
         from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
 
         said: list[str] = []

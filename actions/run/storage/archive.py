@@ -17,20 +17,23 @@ import asyncio
 import hashlib
 import io
 import os
+import re
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 from actions.base.clock import Clock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, FormatError, JournalError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, open_file, private_directory, read_file
 from actions.base.names import is_label
 from actions.base.untrusted import is_plain, one_line, redact
+from actions.base.wording import listed
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.context.store_address import run_key
@@ -39,7 +42,6 @@ from actions.run.journal.reader import RunReader
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import RecordRow, refuse_network_filesystem, translated
 from actions.run.state.view import RunView
-from actions.run.storage.secrets_of_state import secrets_of_state
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, about_run, take_lease
 from actions.run.store.local import LocalStore
@@ -60,6 +62,10 @@ _LOOKS = 3
 _RUNS, _OUTPUT, _SUMS = "runs", "output", "SHA256SUMS"
 _SUMS_BYTES = 64 << 20
 _ENVIRONMENT = "environment.json"
+_LARGEST_STATE_BYTES = 64 << 20
+_SHOWN = 5
+_SECRET_NAME = re.compile(r"passw|secret|token|private_key|credential|_pem$|access_key", re.I)
+"""Attributes of resources that hold secrets though the state does not mark them: older Terraform marks few."""
 _PLACES = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 """Variables whose values are names and places. No other leaves the machine."""
 
@@ -181,7 +187,7 @@ def _states(folder: Path, withheld: list[Withheld]) -> dict[str, bytes]:
 
 
 def _places_of(environment: bytes) -> bytes:
-    values = msgspec.json.decode(environment, type=dict[str, str])
+    values = decode_json(environment, dict[str, str])
     return msgspec.json.encode(
         {name: text for name, text in values.items() if name in _PLACES and "@" not in text and redact(text) == text}
     )
@@ -400,3 +406,39 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratc
     at = min(max(float(entry.mtime), 0.0), 4e9)
     os.utime(place, (at, at))
     return digest.hexdigest()
+
+
+def secrets_of_state(path: Path) -> str:
+    """Return why a Terraform state is not put into an archive, as a clause; empty if nothing in it may be a secret."""
+    try:
+        if path.stat().st_size > _LARGEST_STATE_BYTES:
+            return "a state of this size is not searched for secrets"
+        data = read_file(path)
+        state = msgspec.json.decode(data) if data.strip() else {}
+        found = list(dict.fromkeys(_secrets_in(state)))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError):
+        return "the state cannot be read"
+    if found:
+        return f"the state holds values that may be secrets, of {listed(found, _SHOWN)}"
+    return "" if redact(data.decode()) == data.decode() else "the state holds a secret"
+
+
+def _secrets_in(state: Mapping[str, Any]) -> Iterator[str]:
+    for name, output in (state.get("outputs") or {}).items():
+        if output.get("sensitive") and output.get("value") not in (None, ""):
+            yield f"output {name}"
+    for resource in state.get("resources") or []:
+        for instance in resource.get("instances") or []:
+            if instance.get("sensitive_attributes") or _has_secret(instance.get("attributes") or {}):
+                yield f"{resource.get('type')}.{resource.get('name')}"
+
+
+def _has_secret(value: object, name: str = "") -> bool:
+    match value:
+        case dict():
+            return any(_has_secret(inner, key) for key, inner in value.items())
+        case list():
+            return any(_has_secret(inner, name) for inner in value)
+        case str():
+            return bool(value) and _SECRET_NAME.search(name) is not None and not value.startswith("arn:")
+    return False

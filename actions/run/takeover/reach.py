@@ -34,7 +34,7 @@ from actions.run.journal.folder import (
 from actions.run.launch import kept_environment, present_cluster
 from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.state.records import ClusterName, ContextChosen
-from actions.run.takeover.records import ArrivalRecords
+from actions.run.takeover.arrival import ArrivalRecords
 
 _OF_THE_RUN = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 _ANSWER_SECONDS = 20.0

@@ -30,7 +30,7 @@ from actions.run.objects.survey import fetch_kinds, survey, with_owners
 from actions.run.objects.writes import rank_of
 from actions.run.state.records import Output
 from actions.run.state.view import Goal, OwnedObject, RunView, StageState
-from actions.run.takeover.records import ArrivalRecords
+from actions.run.takeover.arrival import ArrivalRecords
 
 APPLYING_KINDS = frozenset({"manifests", "storage"})
 """Kinds of stages all of whose objects stay until the stage is undone."""

@@ -46,8 +46,8 @@ from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.lease import about_run, take_lease, this_holder
 from actions.run.store.objects import RunStore, StoreLease, TakenError
 from actions.run.store.rows import append_to_store, newest_rows
+from actions.run.takeover.arrival import ArrivalRecords, arrival_records
 from actions.run.takeover.reach import Reached, bring_environment, reach_cluster, require_same_endpoint
-from actions.run.takeover.records import ArrivalRecords, arrival_records
 from actions.run.takeover.strays import Searched, record_strays
 from actions.terraform.state import read_state
 from actions.terraform.working_directory import STATE_FILE
@@ -116,8 +116,7 @@ async def take_over_run(
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
     require_same_endpoint(await _brought_variables(store, run_id), environment or {})
-    if confirm != run_id:
-        await _require_silence(run_id, store, clock, lease, target=target, environment=environment)
+    await _require_silence(run_id, store, clock, lease, confirm, target=target, environment=environment)
     lease, taken = await _lease_taken(run_id, store, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
     await _brought(store, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
@@ -134,10 +133,13 @@ async def take_over_run(
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found = await _searched(folder, records, clock, since=since)
     remove_mark(folder)  # until here no command and no console starts a runner, also if this was interrupted
-    is_over = load_run(folder).state is RunState.TORN_DOWN
-    if starts and not is_over and (kubeconfig_path(folder).exists() or not unreached):
+    if starts and _has_work(folder) and (kubeconfig_path(folder).exists() or not unreached):
         start_runner(folder, environment=environment)
     return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
+
+
+def _has_work(folder: Path) -> bool:
+    return load_run(folder).state is not RunState.TORN_DOWN
 
 
 def store_known_here(run_id: str) -> str:
@@ -253,6 +255,7 @@ async def _require_silence(
     store: RunStore,
     clock: Clock,
     lease: StoreLease,
+    confirm: str,
     *,
     target: ClusterTarget | None,
     environment: Mapping[str, str] | None,
@@ -264,6 +267,8 @@ async def _require_silence(
     Raises:
         UsageError: One of them has had one.
     """
+    if confirm == run_id:
+        return
     if lease.is_live:
         require_confirmed(run_id, lease, "", store.address)
     if not store.takes_output:

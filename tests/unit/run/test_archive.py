@@ -30,7 +30,7 @@ from actions.run.spool.writer import SpoolWriter
 from actions.run.state.records import Output
 from actions.run.storage import archive as archives
 from actions.run.storage.archive import Archived, archive_run, opened_archive
-from actions.run.takeover.source import opened_source
+from actions.run.takeover.origin import opened_source
 from actions.run.takeover.takeover import Takeover, take_over_run
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
 from tests.unit.run.world import creation, make_run, outline

@@ -22,7 +22,7 @@ from actions.run.spool.format import (
 )
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
-from actions.run.takeover.records import SetClock
+from actions.run.takeover.arrival import SetClock
 from actions.telemetry.points import Point, TrainingProgress
 from actions.telemetry.tools.device_history import Quantity
 

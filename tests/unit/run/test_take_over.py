@@ -61,7 +61,7 @@ from actions.run.store.local import LocalStore
 from actions.run.store.objects import LeaseDocument, RunAbout, StoreLease
 from actions.run.store.rows import append_rows
 from actions.run.takeover import reach, strays, takeover
-from actions.run.takeover.records import arrival_records
+from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
 from actions.run.takeover.takeover import take_over_run
 from tests.unit.run.world import creation, make_run, outline

@@ -1,4 +1,4 @@
-"""`eksml-tui audit CLUSTER`: what runs without a journal and without a store have left in a cluster and its account."""
+"""`eksml-tui audit CLUSTER`: the remains of runs without a journal and without a store."""
 
 from __future__ import annotations
 

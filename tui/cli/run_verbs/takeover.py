@@ -40,7 +40,7 @@ def take_over(options: Namespace) -> int:
 
 
 async def _taken_over(options: Namespace, chosen: ChosenTarget) -> Takeover:
-    from actions.run.takeover.source import opened_source
+    from actions.run.takeover.origin import opened_source
     from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
 
     clock = SystemClock()
