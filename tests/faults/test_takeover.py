@@ -1,0 +1,149 @@
+"""A run that moves to another machine: from its cluster, or taken from a runner that wakes up later."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import RefusedError, UsageError
+from actions.base.process import ProcessIdentity
+from actions.cloud.eks import token_factory
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.run.client import load_run, resume_interrupted, start_runner
+from actions.run.context.store_address import run_key
+from actions.run.engine.fence import GRACE_SECONDS
+from actions.run.journal.folder import journal_path, kubeconfig_path, load_environment, runs_folder
+from actions.run.journal.store import Journal
+from actions.run.state.records import Operator
+from actions.run.state.view import RunState, RunView, StageState
+from actions.run.store.files import LAUNCHED, launched_archive, small_files
+from actions.run.store.kubernetes import KubernetesStore, make_namespace
+from actions.run.store.lease import about_run, take_lease
+from actions.run.store.rows import append_rows
+from actions.run.takeover import takeover
+from actions.run.takeover.origin import opened_source
+from actions.run.takeover.takeover import CLUSTER, Takeover, take_over_run
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, tear_down, wait_for_run
+from tests.support.leftover import delete_folder
+
+CLOCK = SystemClock()
+ANNA = Operator("anna", "bastion-1")
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox("moves", speed=60.0) as running:
+            yield running
+
+
+def at_training(folder: Path) -> RunView:
+    return wait_for_run(folder, lambda view: view.stage("train").state is StageState.RUNNING, "the training")
+
+
+@asynccontextmanager
+async def store_in(sandbox: RunningSandbox) -> AsyncIterator[KubernetesStore]:
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig), token_factory=token_factory)
+    try:
+        await make_namespace(session)
+        yield KubernetesStore(session)
+    finally:
+        await session.aclose()
+
+
+async def keep(sandbox: RunningSandbox, folder: Path) -> None:
+    """Write a run into the store of its cluster, with the lease of a machine of which was heard a moment ago."""
+    journal = Journal(journal_path(folder), CLOCK)
+    rows = journal.rows()
+    journal.close()
+    async with store_in(sandbox) as store:
+        done = 0
+        while done < rows[-1].seq:
+            done = await append_rows(store, folder.name, [row for row in rows if row.seq > done], epoch=1)
+        launched = launched_archive(folder, store.most_bytes)
+        for name, data in {**small_files(folder), LAUNCHED: launched}.items():
+            await store.put_if_absent(run_key(folder.name, f"files/{name}"), data)
+        for path in folder.glob("terraform/*/terraform.tfstate"):
+            await store.put_if_absent(run_key(folder.name, f"terraform/{path.parent.name}.tfstate"), path.read_bytes())
+        await take_lease(store, folder.name, ANNA, after=None, about=about_run(load_run(folder)))
+
+
+class Impatient(SystemClock):
+    """Does not wait for a machine that does not exist any more; notes when it should."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == GRACE_SECONDS:
+            self.waits += 1
+        else:
+            await super().sleep(seconds)
+
+
+async def taken(
+    sandbox: RunningSandbox, run: str, environment: dict[str, str], clock: SystemClock, *, confirm: str = ""
+) -> Takeover:
+    target = ClusterTarget(sandbox.kubeconfig)
+    async with opened_source(CLUSTER, run, target, clock, confirm=confirm) as store:
+        own = {**environment, **CREDENTIALS}
+        return await take_over_run(run, store, clock, confirm=confirm, environment=own, target=target)
+
+
+def lose_machine(
+    folder: Path, runner: ProcessIdentity | None, patch: pytest.MonkeyPatch, empty: Path
+) -> dict[str, str]:
+    """Delete the whole state folder of the run's machine; go on as an empty one."""
+    environment = load_environment(folder)
+    kill(runner)  # first, as it writes into the folder
+    delete_folder(folder.parent)
+    patch.setenv("XDG_STATE_HOME", str(empty))
+    return environment
+
+
+async def cut_short(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_machine(
+    sandbox: RunningSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_rehearsal(sandbox, is_endless=True)
+    runner = begin(folder)
+    assert runner is not None
+    before = at_training(folder)
+    await keep(sandbox, folder)
+    environment = lose_machine(folder, runner, monkeypatch, tmp_path / "empty")
+    run, clock = folder.name, Impatient()
+
+    with pytest.raises(UsageError, match=r"anna@bastion-1 carries out .* is \d\d? s old"):
+        await taken(sandbox, run, environment, clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(takeover, "reach_cluster", cut_short)  # ^C
+        with pytest.raises(KeyboardInterrupt):
+            await taken(sandbox, run, environment, clock, confirm=run)
+    assert resume_interrupted(environment=environment) == []
+    with pytest.raises(RefusedError, match="about to be taken over by this machine") as refused:
+        start_runner(runs_folder() / run)
+    assert refused.value.hint.endswith(f"eksml-tui runs takeover {run} --from cluster")
+
+    done = await taken(sandbox, run, environment, clock, confirm=run)
+    assert (done.folder.parent.parent.parent, done.epoch, clock.waits) == (tmp_path / "empty", 3, 1)
+    view = wait_for_run(done.folder, lambda view: view.stage("train").state is StageState.RUNNING, "its runner")
+    assert (view.id, view.epoch, dict(view.parameters)) == (before.id, 3, dict(before.parameters))
+    assert view.outputs["capacity"] == before.outputs["capacity"]  # Terraform's roots need the zone
+    assert {item.uid for item in view.owned if item.uid} >= {item.uid for item in before.owned_by("train") if item.uid}
+    assert kubeconfig_path(done.folder).exists()
+
+    tear_down(done.folder)
+    after = wait_for_run(done.folder, lambda view: view.state in (RunState.TORN_DOWN, RunState.FAILED), "the teardown")
+    assert after.audit is not None, [(step.id, step.state, step.message) for step in after.teardown]
+    left = [line for line in after.audit.leftovers if "ConfigMap" not in line]
+    assert (left, after.audit.unknown) == ([], ())
