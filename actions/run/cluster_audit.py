@@ -165,7 +165,7 @@ def _lines(audit: ClusterAudit) -> Iterator[str]:
     for one in audit.things:
         yield f"  {one.line}"
     if audit.things:
-        yield "A run that is kept in a bucket counts with --store s3://BUCKET/PREFIX: name it before you remove anything."
+        yield "A run in a bucket is known with --store s3://BUCKET/PREFIX: name it before anything is removed."
     if not audit.things:
         suffix = ", as far as it could be searched" if audit.unknown else ""
         yield f"Nothing else of a run is left in {audit.cluster}{suffix}."

@@ -97,9 +97,7 @@ async def taken(
         return await take_over_run(run, store, clock, confirm=confirm, environment=own, target=target)
 
 
-def lose_machine(
-    folder: Path, runner: ProcessIdentity | None, patch: pytest.MonkeyPatch, empty: Path
-) -> dict[str, str]:
+def lose_machine(folder: Path, runner: ProcessIdentity, patch: pytest.MonkeyPatch, empty: Path) -> dict[str, str]:
     """Delete the whole state folder of the run's machine; go on as an empty one."""
     environment = load_environment(folder)
     kill(runner)  # first, as it writes into the folder
