@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -34,7 +35,16 @@ def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 @cache
 def _json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     with _resolving:
-        return msgspec.json.Decoder(kind)
+        return msgspec.json.Decoder(kind, dec_hook=_known)
+
+
+def _known(kind: type[Any], value: Any) -> Any:
+    """Return a value of a type that JSON does not have: a path."""
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(value, kind):
+        return value
+    raise TypeError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
 
 
 @overload

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,8 @@ from actions.run.journal.folder import journal_path, runs_folder
 from actions.run.journal.lease import Lease, read_heartbeat, read_runner_lease
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
+from actions.run.output.records import LINES, STREAMS, stages_with_output, stream_path
+from actions.run.output.segments import StreamReader, tail_name
 
 LOOK_SECONDS = 0.5
 MOST_RUNS = 100
@@ -40,13 +42,12 @@ _ROWS_AT_ONCE = 200
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 KEPT = re.compile(
-    rf"logs/{_NAME}/(?:lines\.log|sources\.jsonl)"
-    rf"|series/{_NAME}/(?:points\.jsonl|accelerators\.jsonl|accelerators\.json)"
+    rf"output/{_NAME}/(?:{'|'.join(STREAMS)})/{re.escape(tail_name(0))}"
     rf"|terraform/{_NAME}/(?:plan|apply|destroy)\.jsonl"
     r"|blueprint/blueprint\.yaml"
 )
-"""The files of a run's folder that are kept; a replay writes no others."""
-_GROWING = re.compile(r".*\.(?:jsonl|log)")
+"""The files of a run's folder that are kept; a replay writes no others. A stream of output is one open end."""
+_GROWING = re.compile(r".*\.jsonl")
 
 
 class _Copied(msgspec.Struct):
@@ -55,6 +56,15 @@ class _Copied(msgspec.Struct):
     inode: int
     offset: int
     signature: tuple[int, int]
+
+
+def _written_at(folder: Path) -> float:
+    """Return when a run's journal was written last; the folder's time changes when a summary is kept there."""
+    found = [0.0]
+    for path in (journal_path(folder), folder / "journal.db-wal"):
+        with suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found)
 
 
 class _RunCopy:
@@ -67,6 +77,8 @@ class _RunCopy:
         self.rows = 0
         self.life: RunLived | None = None
         self.files: dict[str, _Copied] = {}
+        self.streams: dict[str, tuple[StreamReader, int]] = {}
+        """Each stream with the place up to which it is copied; -1 for one that is left out."""
         self.journal = SnapshotReader(journal_path(folder))
         self.signature: tuple[object, ...] = ()
         self.lease: Lease | None = None
@@ -102,7 +114,7 @@ class RunsCapture:
         try:
             with os.scandir(base) as entries:
                 found = [
-                    (entry.stat().st_mtime, entry.name)
+                    (_written_at(base / entry.name), entry.name)
                     for entry in entries
                     if RUN_NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
                 ]
@@ -124,6 +136,9 @@ class RunsCapture:
         run.quiet += 1
         for name in _files_in(run.folder):
             self._copy_file(run, name)
+        for stage in stages_with_output(run.folder):
+            for stream in STREAMS:
+                self._copy_stream(run, stage, stream)
 
     def _copy_rows(self, run: _RunCopy) -> None:
         connection = run.journal.connect(only_news=run.rows > 0)
@@ -199,6 +214,20 @@ class RunsCapture:
         if data or is_new:
             self._put_file(run.name, name, data, is_new=is_new)
 
+    def _copy_stream(self, run: _RunCopy, stage: str, stream: str) -> None:
+        name = f"output/{stage}/{stream}/{tail_name(0)}"
+        reader, place = run.streams.get(name) or (StreamReader(stream_path(run.folder, stage, stream)), 0)
+        end = reader.end()
+        is_new = name not in run.streams and end > 0
+        if is_new and (not KEPT.fullmatch(name) or not self._may_begin(end - reader.begin())):
+            place = -1
+        if end > place >= 0:
+            parts = reader.stretches(max(place, reader.begin()), _LOOK_BYTES)
+            place = parts[-1].end if parts else place
+            self._put_file(run.name, name, b"".join(part.data or b"" for part in parts), is_new=is_new)
+        if end:
+            run.streams[name] = reader, place
+
     def _may_begin(self, size: int) -> bool:
         self._first_bytes += size
         return size <= _FIRST_BYTES and self._first_bytes <= _FIRST_TOTAL_BYTES
@@ -208,7 +237,7 @@ class RunsCapture:
         redact: Callable[[bytes], bytes] = redacted_lines
         if name.endswith(".json"):
             redact = redacted_document
-        elif name.endswith(".jsonl"):
+        elif name.endswith(".jsonl") or (name.endswith(".tail") and f"/{LINES}/" not in name):
             redact = redacted_documents
 
         def work() -> Iterable[AnyEntry]:
@@ -233,17 +262,14 @@ def _files_in(folder: Path) -> Iterator[str]:
     """Return the files to keep, by their path below the run's folder."""
     if (folder / "blueprint" / "blueprint.yaml").is_file():
         yield "blueprint/blueprint.yaml"
-    for top in ("logs", "series", "terraform"):
-        try:
-            stages = sorted(os.listdir(folder / top))
-        except OSError:
-            continue
-        for stage in stages:
-            try:
-                names = sorted(os.listdir(folder / top / stage))
-            except OSError:
-                continue
-            yield from (path for name in names if KEPT.fullmatch(path := f"{top}/{stage}/{name}"))
+    try:
+        stages = sorted(os.listdir(folder / "terraform"))
+    except OSError:
+        return
+    for stage in stages:
+        with suppress(OSError):
+            names = sorted(os.listdir(folder / "terraform" / stage))
+            yield from (path for name in names if KEPT.fullmatch(path := f"terraform/{stage}/{name}"))
 
 
 def _redacted(notes: dict[str, str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ _DONE = {RunState.SUCCEEDED: "has succeeded", RunState.TORN_DOWN: "is torn down"
 def alarms_of(runs: Iterable[RunSummary]) -> Iterator[Alarm]:
     """Return the alarms that the list of runs shows."""
     for run in runs:
-        if run.error:
+        if run.error or run.is_copy:
             continue
         at_stage = f" at {run.stage}" if run.stage else ""
         if run.state is RunState.FAILED:

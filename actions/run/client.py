@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
@@ -34,13 +32,14 @@ from actions.run.journal.folder import (
 )
 from actions.run.journal.lease import grant_lease, may_start_now
 from actions.run.journal.mirrored import refuse_mirrored
-from actions.run.journal.reader import RunReader, RunSummary, list_runs, load_run
+from actions.run.journal.reader import RunReader, RunSummary, load_run, refuse_copy
 from actions.run.journal.store import append_record, with_reserve
 from actions.run.limits.rules import reached_limit, reached_text
 from actions.run.resume import resume_of, way_on
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Limits, LimitsSet, Operator, RequestKind, RunRequest
 from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState
+from actions.run.summaries import list_runs
 
 __all__ = [
     "RunReader",
@@ -55,18 +54,10 @@ __all__ = [
     "set_limits",
     "stalled_runner",
     "start_runner",
-    "with_losses",
 ]
 
 RUNNER_MODULE = "actions.run"
 _END_SECONDS = 10.0
-
-
-def with_losses(runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """Return runs with the newest training loss of each. Reads the end of their curves; what has not grown, once."""
-    from actions.run.spool.reader import last_loss  # imports the readers of logs
-
-    return [run if run.error else replace(run, last_loss=last_loss(run.folder)) for run in runs]
 
 
 class RunMissingError(MissingError):
@@ -85,19 +76,27 @@ def find_run(run_id: str, *, base: Path | None = None) -> Path:
         MissingError: There is more than one.
         RefusedError: The latest run cannot be read; no other is returned in its place.
     """
+    where = base or runs_folder()
+    if _is_folder_name(run_id) and os.path.lexists(where / run_id):
+        return where / run_id  # whatever else begins with it
     runs = list_runs(base)
-    if run_id == "latest" and runs:
-        if runs[0].error:
+    if run_id == "latest":
+        runs = [run for run in runs if not run.is_copy]
+        if runs and runs[0].error:
             raise RefusedError(f"The newest run, {runs[0].id}, cannot be read: {runs[0].error}", hint="Name a run.")
-        return runs[0].folder
-    exact = [run for run in runs if run_id in (run.id, run.folder.name)]
-    found = exact or [run for run in runs if run_id and run.id.startswith(run_id)]
+        found = runs[:1]
+    else:
+        begun = [run for run in runs if run_id and run.id.startswith(run_id)]
+        found = [run for run in begun if not run.is_copy] or begun
     if len(found) == 1:
         return found[0].folder
     if found:
         raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
-    where = base or runs_folder()
     raise RunMissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
+
+
+def _is_folder_name(run_id: str) -> bool:
+    return run_id not in ("", "latest") and "/" not in run_id and not run_id.startswith(".")
 
 
 def start_runner(
@@ -127,6 +126,7 @@ def start_runner(
     refuse_if_readonly(f"the start of a runner for {folder.name}")
     refuse_mirrored(folder, "The start of a runner")
     view = load_run(folder)
+    refuse_copy(view)
     refuse_elsewhere(folder, view)
     secrets = referenced_environment(view.parameters.values())
     stored = load_environment(folder)
@@ -169,7 +169,9 @@ def replace_runner(folder: Path, pid: int, *, environment: Mapping[str, str] | N
             another machine carries the run out.
     """
     refuse_if_readonly(f"the end of the runner of {folder.name}")
-    refuse_elsewhere(folder, load_run(folder))
+    view = load_run(folder)
+    refuse_copy(view)
+    refuse_elsewhere(folder, view)
     holder = stalled_runner(folder)
     if holder is None or holder.pid != pid:
         reason = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
@@ -300,6 +302,7 @@ def _own_run(folder: Path, deed: str) -> RunView:
     """
     refuse_if_readonly(deed)
     view = load_run(folder)
+    refuse_copy(view)
     refuse_elsewhere(folder, view)
     return view
 

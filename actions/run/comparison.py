@@ -13,20 +13,18 @@ import msgspec
 from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import csv_cell
 from actions.run.journal.reader import load_run
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.curves import CAPACITY, StageCurves
 from actions.run.state.records import Scalar
 from actions.run.state.view import RunView
-from actions.telemetry.curves import Curves, Sample, Series
-from actions.telemetry.points import Point
+from actions.telemetry.curves import Sample, Series
 
 USUAL_METRIC = "train_loss"
-CHUNK_BYTES = 256 * 1024
 WHOLE = 200_000
 """Samples of a metric that are kept for an export; a longer curve is thinned."""
 
 
 class RunCurves:
-    """The curves of all stages of one run, read on while its spool grows.
+    """The curves of all stages of one run, read on while its output grows.
 
     Of several stages that print the same metric, the curve is that of the last one.
 
@@ -36,14 +34,15 @@ class RunCurves:
         capacity: Samples kept of each metric.
     """
 
-    def __init__(self, folder: Path, view: RunView, *, capacity: int = 2048) -> None:
+    def __init__(self, folder: Path, view: RunView, *, capacity: int = CAPACITY) -> None:
         self.id = view.id
         self.settings = settings_of(view)
-        self.revision = 0
-        """Rises with every value."""
-        self._readers = {stage.id: SpoolReader(folder, stage.id) for stage in view.stages}
-        self._curves = {stage: Curves(capacity) for stage in self._readers}
-        self._offsets = dict.fromkeys(self._readers, 0)
+        self._stages = {stage.id: StageCurves(folder, stage.id, capacity=capacity) for stage in view.stages}
+
+    @property
+    def revision(self) -> int:
+        """Rises with every piece that has values."""
+        return sum(stage.revision for stage in self._stages.values())
 
     def read_on(self) -> bool:
         """Read a piece of what has been written since.
@@ -52,38 +51,29 @@ class RunCurves:
             Whether more may be waiting.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
-        for stage, reader in self._readers.items():
-            findings, end = reader.findings(self._offsets[stage], limit_bytes=CHUNK_BYTES)
-            was, self._offsets[stage] = self._offsets[stage], end
-            for item in findings:
-                if isinstance(item.finding, Point):
-                    self._curves[stage].add(item.finding)
-                    self.revision += 1
-            if end - was >= CHUNK_BYTES // 2:
-                return True
-        return False
+        return any(stage.read_on() for stage in self._stages.values())
 
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics of all stages, in the order of the stages."""
-        return tuple(dict.fromkeys(metric for curves in self._curves.values() for metric in curves.metrics()))
+        return tuple(dict.fromkeys(metric for one in self._stages.values() for metric in one.curves.metrics()))
 
     def stage_of(self, metric: str) -> str:
         """The stage whose curve of a metric counts; empty without one."""
-        return next((stage for stage, curves in reversed(self._curves.items()) if curves.series(metric)), "")
+        return next((stage for stage, one in reversed(self._stages.items()) if one.curves.series(metric)), "")
 
     def series(self, metric: str) -> Series | None:
         """The curve of a metric; `None` if no stage has printed it."""
         stage = self.stage_of(metric)
-        return self._curves[stage].series(metric) if stage else None
+        return self._stages[stage].curves.series(metric) if stage else None
 
 
 def read_run(folder: Path, *, capacity: int = WHOLE) -> RunCurves:
     """Return the curves of a run, read to their end.
 
     Raises:
-        JournalError: Its journal or spool cannot be read.
+        JournalError: Its journal or output cannot be read.
     """
     run = RunCurves(folder, load_run(folder), capacity=capacity)
     while run.read_on():

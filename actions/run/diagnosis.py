@@ -25,8 +25,8 @@ from actions.cluster.objects.client import Discovery
 from actions.run.context.access import ClusterConnection
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.writes import CLAIM_GUARD, going, mounting_pods, seen
-from actions.run.spool.reader import SpoolReader
-from actions.run.stages.log_check import spooled_divergence
+from actions.run.output.reader import OutputReader
+from actions.run.stages.log_check import stored_divergence
 from actions.run.state.view import TEARDOWN_PREFIX, RunView, StageState, StageView
 
 _TAIL_BYTES = 1 << 20
@@ -66,7 +66,7 @@ async def explain_stage(
     live = {log.pod for log in evidence.logs}
     thread = NamedExecutor("stage diagnosis")
     try:
-        kept = await thread.call(spooled_logs, folder, stage)
+        kept = await thread.call(stored_logs, folder, stage)
         # the journal first: of errors of equal weight the last one counts, and a program's log is more specific
         logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in live))
         found = await thread.call(diagnose, replace(evidence, logs=logs))
@@ -143,9 +143,9 @@ async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str,
         return nothing
 
 
-def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
-    """Return the tails of the newest attempt's logs, by pod, from the run's spool."""
-    reader = SpoolReader(folder, stage.id)
+def stored_logs(folder: Path, stage: StageView) -> list[Log]:
+    """Return the tails of the newest attempt's logs, by pod, from the run's output."""
+    reader = OutputReader(folder, stage.id)
     since_ns = (stage.started_at or 0.0) * 1e9
     lines: dict[str, list[str]] = {}
     offset = reader.tail_offset(_TAIL_BYTES)
@@ -162,7 +162,7 @@ def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
 
 def _diverged(folder: Path, stage: StageView) -> list[Finding]:
     """Return a finding if the whole curve shows a diverged loss, also for a stage that has succeeded."""
-    found = spooled_divergence(folder, stage.id)
+    found = stored_divergence(folder, stage.id)
     if found is None:
         return []
     quoted = f"{found.metric} {found.detail}"

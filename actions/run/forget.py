@@ -12,10 +12,10 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
+from actions.run.journal.folder import journal_path
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
-from actions.run.storage.compaction import allocated_bytes
-from actions.run.storage.spare_copies import copies_of, remove_folder
+from actions.run.storage.spare_copies import allocated_bytes, copies_of, remove_folder
 from actions.run.terraform_changes import TerraformStageReport, terraform_report
 
 _SHOWN = 3
@@ -29,12 +29,11 @@ class Forgettable(msgspec.Struct, frozen=True):
         folder: The folder that would be removed.
         state: The run's state.
         files: The number of its files.
-        size_bytes: Of all of them: journal, logs, curves, the copy of its blueprint.
+        size_bytes: Of all of them: journal, output, the copy of its blueprint.
         obstacles: The reasons why it may not be forgotten, without a full stop.
-        log_bytes: Of its logs alone.
-        curve_bytes: Of its curves and accelerators alone.
+        output_bytes: Of its output alone: logs, curves, accelerators.
         records: The number of records in its journal.
-        store: Where a copy of all but its logs stays; empty for nowhere.
+        store: Where a copy of it stays; empty for nowhere.
         remedy: What to do about the obstacles.
         is_anothers: Another machine has it: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
@@ -47,8 +46,7 @@ class Forgettable(msgspec.Struct, frozen=True):
     files: int
     size_bytes: int
     obstacles: tuple[str, ...]
-    log_bytes: int = 0
-    curve_bytes: int = 0
+    output_bytes: int = 0
     records: int = 0
     store: str = ""
     remedy: str = ""
@@ -66,6 +64,7 @@ def survey_run(folder: Path) -> Forgettable:
     view = load_run(folder)
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
+    is_spare = _is_spare(folder, view)
     sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
     return Forgettable(
         id=view.id,
@@ -73,9 +72,8 @@ def survey_run(folder: Path) -> Forgettable:
         state=view.state.value,
         files=len(sizes),
         size_bytes=sum(sizes.values()),
-        obstacles=() if is_taken else (*_life_of(folder, view), *_left_of(folder, view)),
-        log_bytes=_sum_below(sizes, folder / "logs"),
-        curve_bytes=_sum_below(sizes, folder / "series"),
+        obstacles=() if is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
+        output_bytes=_sum_below(sizes, folder / "output"),
         records=view.last_seq,
         store=view.store,
         remedy=(
@@ -83,14 +81,20 @@ def survey_run(folder: Path) -> Forgettable:
             if _is_store_behind(view)
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
-        is_anothers=is_taken,
+        is_anothers=is_taken or is_spare,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )
 
 
+def _is_spare(folder: Path, view: RunView) -> bool:
+    """Return whether the folder is a copy of one that is there: what the run has made is that one's to account for."""
+    original = next((notice.place for notice in view.notices if notice.kind is NoticeKind.COPY), "")
+    return bool(original) and not folder.is_symlink() and journal_path(folder.with_name(original)).is_file()
+
+
 def _sizes(folder: Path) -> dict[Path, int]:
-    """Return the sizes of all files of a run, which may be compacted meanwhile."""
+    """Return the sizes of all files of a run, which may grow meanwhile."""
     found: dict[Path, int] = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
@@ -133,6 +137,8 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
 
 
 def _life_of(folder: Path, view: RunView) -> Iterator[str]:
+    if folder.is_symlink():
+        yield "its folder is a link to another one, which is to be removed by hand"
     reader = RunReader(folder)
     try:
         reader.poll()

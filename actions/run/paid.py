@@ -114,11 +114,14 @@ class Paid(msgspec.Struct, frozen=True):
     """The part of them that each run has made."""
     by_use: frozenset[str] = frozenset()
     """Runs that pay for something by use, too."""
+    is_whole: bool = True
+    """False while there are runs that were not read yet."""
 
     @property
     def hourly(self) -> HourlyCost:
-        """The sum; a lower bound also before the nodes are seen."""
-        return _sum(self.things, self.nodes, is_by_use=bool(self.by_use) or self.nodes is None)
+        """The sum; a lower bound also before the nodes are seen and all runs are read."""
+        is_open = bool(self.by_use) or self.nodes is None or not self.is_whole
+        return _sum(self.things, self.nodes, is_by_use=is_open)
 
     @property
     def kept(self) -> frozenset[str]:
@@ -228,6 +231,7 @@ def paid_of(
     others: Iterable[PaidThing] = (),
     *,
     is_simulated: bool | None = None,
+    is_whole: bool = True,
 ) -> Paid:
     """Return everything that is paid for by the hour.
 
@@ -236,6 +240,7 @@ def paid_of(
         seen: The nodes of the cluster on screen; `None` before they are known.
         others: What runs of other machines pay for, without nodes that are seen.
         is_simulated: Of which runs: simulated money is in no sum with real one. `None` for all.
+        is_whole: `runs` are all of them.
     """
     runs = [run for run in runs if is_simulated in (None, run.is_simulated)]
     owned = _nodes_of(runs, seen) if seen is not None else {}
@@ -249,6 +254,7 @@ def paid_of(
         nodes=seen.total if seen is not None else None,
         of_runs={run: total_of(seen.costs[name] for name in names) for run, names in owned.items()} if seen else {},
         by_use=frozenset(run.run for run in runs if run.is_by_use),
+        is_whole=is_whole,
     )
 
 

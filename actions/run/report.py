@@ -432,7 +432,7 @@ def _audit(view: RunView) -> str:
 def _state(run: RunSummary) -> str:
     """Return its state, with the counts of what its audit found left or unknown."""
     found = [f"{run.leftovers} left"] * bool(run.leftovers) + [f"{run.unknown} unknown"] * bool(run.unknown)
-    return ", ".join([state_words(run.state, run.paid), *found])
+    return ", ".join([*["copy"] * run.is_copy, state_words(run.state, run.paid), *found])
 
 
 def _things(paid: RunPaid) -> list[str]:

@@ -8,11 +8,14 @@ several stages work is shared by them; one in which none does belongs to none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, localcontext
 from itertools import pairwise
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.fleet.quantity import decimal_text, format_hourly, format_usd
 from actions.run.state.records import NODE_CLAIM, HeldPrice
@@ -75,6 +78,21 @@ class Spending(msgspec.Struct, frozen=True):
         least = "at least " if self.is_lower_bound else ""
         return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
+    def later(self, since: float, now: float) -> Spending:
+        """Return it at a later moment, of a run of which nothing was recorded meanwhile and no stage works.
+
+        Args:
+            since: The moment that it was computed for, in seconds since the epoch.
+            now: The later one.
+        """
+        hours = Decimal(str(max(0.0, now - since))) / 3600
+        return replace(
+            self,
+            usd=self.usd + self.usd_per_hour * hours,
+            may_usd=self.may_usd + self.may_usd_per_hour * hours,
+            at=now if self.usd_per_hour else self.at,
+        )
+
     def usd_at(self, now: float) -> Decimal:
         """Return the sum at a later moment, at the same rate."""
         return self.usd + self.usd_per_hour * Decimal(str(max(0.0, now - (self.at or now)))) / 3600
@@ -90,24 +108,13 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         return None
     end_known = known_until(view)
     now = now if end_known is None else min(now, end_known)
-    known = [(_usd(price), *share) for price in view.prices for share in times_known(view, price)]
-    may = [(_usd(price), period) for price in view.prices for period in times_possible(view, price)]
-    worked = {stage.id: stage.worked for stage in view.stages}
-    by_stage: dict[str, Decimal] = {}
-    total = most = _NOTHING
-    for begin, end in _moments(view, [*(one[1] for one in known), *(one[1] for one in may)], now):
-        hours = Decimal(str(end - begin)) / 3600
-        usd = hours * sum((usd * share for usd, period, share in known if _covers(period, begin)), _NOTHING)
-        total, most = total + usd, most + hours * sum((usd for usd, period in may if _covers(period, begin)), _NOTHING)
-        working = [stage for stage, periods in worked.items() if any(_covers(period, begin) for period in periods)]
-        for stage in working:
-            by_stage[stage] = by_stage.get(stage, _NOTHING) + usd / len(working)
-    rate = sum((usd * share for usd, period, share in known if period.end is None), _NOTHING)
-    at_most = sum((usd for usd, period in may if period.end is None), _NOTHING)
+    known, may = _times(view)
+    total, rate = _sum(known, now)
+    most, at_most = _sum(may, now)
     paid = [price for price in view.prices if times_possible(view, price)]
     return Spending(
         usd=total,
-        by_stage=by_stage,
+        by_stage=_by_stage(view, known, now),
         usd_per_hour=_NOTHING if end_known is not None else rate,
         unpriced=tuple(dict.fromkeys(price.title for price in paid if not price.usd_per_hour and not price.is_by_use)),
         is_simulated=view.is_cost_simulated,
@@ -119,11 +126,21 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     )
 
 
+def is_steady(view: RunView, now: float) -> bool:
+    """Return whether `Spending.later` holds for what was spent at `now`: no stage works, nothing is out of order."""
+    known, may = _times(view)
+    (total, rate), (most, at_most) = _sum(known, now), _sum(may, now)
+    is_at_work = any(period.end is None or period.end > now for stage in view.stages for period in stage.worked)
+    return not is_at_work and most >= total and at_most >= rate
+
+
 def known_until(view: RunView) -> float | None:
     """Return when the records of a copy end, of which others may have more: seconds since the epoch; else `None`."""
     for notice in view.notices:
         if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
             return notice.since
+        if notice.kind is NoticeKind.COPY:
+            return last_moment(view)
     return None
 
 
@@ -185,8 +202,9 @@ def _claimed(view: RunView, price: HeldPrice, stage: StageView) -> Iterator[Shar
     wanted = sum(one.nodes for one in view.prices if one.stage == stage.id and one.is_of_work and one.instance_type)
     is_alone = wanted <= price.nodes
     claims = node_claims_of(view, stage.id)
+    moments = [one.made_at for one in claims]
     for work in stage.worked:
-        begun = [one for one in claims if one.made_at >= work.begin and (work.end is None or one.made_at < work.end)]
+        begun = claims[bisect_left(moments, work.begin) : None if work.end is None else bisect_left(moments, work.end)]
         if not is_alone and len(begun) < wanted:
             continue
         for one in begun[:wanted]:
@@ -203,13 +221,60 @@ def _usd(price: HeldPrice) -> Decimal:
     return Decimal(price.usd_per_hour) if price.usd_per_hour else _NOTHING
 
 
-def _moments(view: RunView, paid: list[Period], now: float) -> Iterator[tuple[float, float]]:
-    """Yield the spans between which nothing changes, in order."""
-    periods = [*paid, *(period for stage in view.stages for period in stage.worked)]
-    ends = {now if period.end is None else min(period.end, now) for period in periods}
-    marks = sorted({period.begin for period in periods if period.begin <= now} | ends)
-    yield from pairwise(marks)
+_Paid = tuple[Decimal, Period, Decimal]
+"""US dollars an hour, when they are paid, and the part of them that is."""
 
 
-def _covers(period: Period, moment: float) -> bool:
-    return period.begin <= moment and (period.end is None or moment < period.end)
+def _times(view: RunView) -> tuple[list[_Paid], list[_Paid]]:
+    """Return what is known to have been paid, and what may have been."""
+    known = [(_usd(price), *share) for price in view.prices for share in times_known(view, price)]
+    may = [(_usd(price), period, _WHOLE) for price in view.prices for period in times_possible(view, price)]
+    return known, may
+
+
+def _sum(paid: Iterable[_Paid], now: float) -> tuple[Decimal, Decimal]:
+    """Return the sum up to `now`, and the rate at which it goes on."""
+    usd, rate = _NOTHING, _NOTHING
+    for usd_per_hour, period, share in paid:
+        usd += usd_per_hour * share * _hours(period, now)
+        rate += usd_per_hour * share if period.end is None else _NOTHING
+    return usd, rate
+
+
+def _hours(period: Period, now: float) -> Decimal:
+    end = now if period.end is None else min(period.end, now)
+    return Decimal(str(max(0.0, end - period.begin))) / 3600
+
+
+_EXACT_DIGITS = 80
+"""Digits of a sum: a rate that is added and taken away again leaves nothing."""
+
+
+def _by_stage(view: RunView, known: Iterable[_Paid], now: float) -> dict[str, Decimal]:
+    """Return the cost of the hours in which each stage worked: one pass over the moments at which anything changes."""
+    rates: dict[float, Decimal] = defaultdict(Decimal)
+    workers: dict[float, list[tuple[str, int]]] = defaultdict(list)
+    with localcontext() as context:
+        context.prec = _EXACT_DIGITS
+        for usd, period, share in known:
+            for moment, sign in _edges(period, now):
+                rates[moment] += sign * usd * share
+        for stage in view.stages:
+            for moment, sign in (edge for period in stage.worked for edge in _edges(period, now)):
+                workers[moment].append((stage.id, sign))
+        rate, working, found = _NOTHING, Counter[str](), defaultdict[str, Decimal](Decimal)
+        for begin, end in pairwise(sorted(rates.keys() | workers.keys())):
+            rate += rates.get(begin, _NOTHING)
+            for stage_id, sign in workers.get(begin, ()):
+                working[stage_id] += sign
+                if not working[stage_id]:
+                    del working[stage_id]
+            for stage_id in working:
+                found[stage_id] += rate * Decimal(str(end - begin)) / 3600 / len(working)
+    return {stage_id: +usd for stage_id, usd in found.items()}
+
+
+def _edges(period: Period, now: float) -> tuple[tuple[float, int], ...]:
+    """Return begin and end of the part of a period that is past; nothing if there is none: clocks are set back."""
+    end = now if period.end is None else min(period.end, now)
+    return ((period.begin, 1), (end, -1)) if period.begin < end else ()

@@ -10,7 +10,7 @@ from actions.base.clock import Clock
 from actions.base.patterns import Pattern
 from actions.cluster.diagnose.codes import Finding
 from actions.run.journal.reader import RunReader
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.view import RunView
 from actions.script.driver import ConsoleDriver
 from actions.telemetry.points import Point
@@ -35,7 +35,7 @@ class RunObserver:
         self._folder: Path | None = None
         self._reader: RunReader | None = None
         self._view: RunView | None = None
-        self._spools: dict[str, _StageSpool] = {}
+        self._outputs: dict[str, _StageOutput] = {}
 
     @property
     def newest(self) -> RunView | None:
@@ -47,7 +47,7 @@ class RunObserver:
         folder = self._driver.run_folder()
         if folder != self._folder:
             self.close()
-            self._folder, self._view, self._spools = folder, None, {}
+            self._folder, self._view, self._outputs = folder, None, {}
         if folder is not None and self._reader is None:
             self._reader = RunReader(folder)
         if self._reader is not None:
@@ -57,14 +57,14 @@ class RunObserver:
     def points(self, metric: str, stage: str) -> Sequence[Point]:
         """Return the points of a metric, oldest first; of all stages if `stage` is empty."""
         found: list[Point] = []
-        for spool in self._stage_spools(stage):
-            spool.read_points()
-            found += spool.points.get(metric, [])
+        for output in self._stage_outputs(stage):
+            output.read_points()
+            found += output.points.get(metric, [])
         return found
 
     def has_line(self, pattern: Pattern, stage: str) -> bool:
-        """Return whether a spooled log line matches; of all stages if `stage` is empty."""
-        return any(spool.has_line(pattern) for spool in self._stage_spools(stage))
+        """Return whether a stored log line matches; of all stages if `stage` is empty."""
+        return any(output.has_line(pattern) for output in self._stage_outputs(stage))
 
     async def diagnose(self, stage: str) -> None:
         """Diagnose a stage, at most once in `WHY_SECONDS`.
@@ -88,20 +88,20 @@ class RunObserver:
             self._reader.close()
             self._reader = None
 
-    def _stage_spools(self, stage: str) -> Iterator[_StageSpool]:
+    def _stage_outputs(self, stage: str) -> Iterator[_StageOutput]:
         view = self.newest
         if view is None or self._folder is None:
             return
         for known in view.stages:
             if not stage or known.id == stage:
-                yield self._spools.setdefault(known.id, _StageSpool(self._folder, known.id))
+                yield self._outputs.setdefault(known.id, _StageOutput(self._folder, known.id))
 
 
-class _StageSpool:
-    """The points read from one stage's spool so far, and for each pattern the offset up to which it was searched."""
+class _StageOutput:
+    """The points read from one stage's output so far, and for each pattern the offset up to which it was searched."""
 
     def __init__(self, folder: Path, stage: str) -> None:
-        self._reader = SpoolReader(folder, stage)
+        self._reader = OutputReader(folder, stage)
         self._points_offset = 0
         self._searched: dict[str, int] = {}
         self._found: set[str] = set()

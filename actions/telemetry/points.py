@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +44,8 @@ class TrainingProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 _MOST_STEPS = 10**MOST_DIGITS
+_is_plain_name = lru_cache(maxsize=1024)(is_plain)
+"""A log has few names and many points."""
 
 
 def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
@@ -57,7 +60,7 @@ def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
         return None
     value, epoch = in_bounds(found.value), None if found.epoch is None else in_bounds(found.epoch)
     at = None if found.at is None else moment(found.at)
-    if value is found.value and epoch is found.epoch and at is found.at and is_plain(found.metric + found.key):
+    if value is found.value and epoch is found.epoch and at is found.at and _is_plain_name(found.metric + found.key):
         return found
     names = {"metric": plain_text(found.metric), "key": plain_text(found.key)}
     return replace(found, value=value, epoch=epoch, at=at, **names)

@@ -3,7 +3,7 @@
     python -m tests.bench [--sizes 500/5000,5000/50000] [--seconds S] [--runs N] [--output FILE]
     python -m tests.bench --at FOLDER                      a fleet that tests.bench.realserver serves already
     python -m tests.bench --kubeconfig FILE --nodes N      any cluster; churn is what happens there
-    python -m tests.bench --only long_life,events          these alone
+    python -m tests.bench --only runs,long_life,events     these alone
     python -m tests.bench --soak HOURS                     only hours of use, pressed into minutes (tests.bench.soak)
 
 A real API server is built and started where there is Go, else the synthetic one; the result names which. It is JSON on
@@ -23,6 +23,7 @@ from pathlib import Path
 from tests.bench.logpane import measure_log_pane
 from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
+from tests.bench.many_runs import measure_runs
 from tests.bench.measure import (
     machine,
     measure_events,
@@ -39,7 +40,7 @@ from tests.bench.server import best_kind, fleet_server
 from tests.bench.soak import measure_soak
 from tests.bench.target import Target
 
-_ON_SYNTHETIC = ("long_life", "events", "panes")
+_ON_SYNTHETIC = ("runs", "long_life", "events", "panes")
 
 
 def main() -> int:
@@ -82,9 +83,12 @@ def _put(result: dict[str, object], output: Path | None) -> int:
 
 
 def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """Measure what needs a synthetic server: keys pressed for long, a great many events, keys beside a long curve."""
+    """Measure what needs a synthetic server: many runs, keys pressed for long, many events, a long curve."""
     wanted = options.only.split(",") if options.only else _ON_SYNTHETIC
     found: dict[str, object] = {}
+    if "runs" in wanted:
+        with fleet_server("synthetic", 50, 500, folder) as target:
+            found["runs"] = attempt(partial(measure_runs, target, folder / "runs"))
     if "long_life" in wanted:
         with fleet_server("synthetic", 500, 5_000, folder) as target:
             found["long_life"] = attempt(partial(measure_long_life, target, keys=options.keys))
@@ -126,7 +130,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=1200, help="pressed at the console that lives long")
     parser.add_argument("--events", type=int, default=200_000, help="kept by the cluster that has many")
     parser.add_argument("--steps", type=int, default=STEPS, help="of the training whose curves are on screen")
-    parser.add_argument("--only", default="", help="of long_life, events and panes, separated by commas")
+    parser.add_argument("--only", default="", help="of runs, long_life, events and panes, separated by commas")
     parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()

@@ -30,8 +30,8 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
-from actions.run.spool.files import AppendOnly
-from actions.run.spool.format import devices_file, points_file
+from actions.run.output.records import DEVICES, POINTS, stream_path
+from actions.run.output.segments import StreamWriter
 from actions.run.state.records import Limits, Output
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store
@@ -85,9 +85,7 @@ async def _measured(folder: Path, seconds: float) -> dict[str, float]:
         log=said.append,
     )
     companions = [fence, *companions_of(folder, runner_journal, backend, CLOCK, home)]
-    for place in (points_file(folder, "train"), devices_file(folder, "train")):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    points, devices = AppendOnly(points_file(folder, "train")), AppendOnly(devices_file(folder, "train"))
+    points, devices = (StreamWriter(stream_path(folder, "train", stream)) for stream in (POINTS, DEVICES))
     for number in range(RECORDS):
         await runner_journal.write(Output({"n": str(number)}), stage="access", attempt=1)
     with guarded_by(fence):

@@ -1,6 +1,6 @@
-"""The log pane under a burst: a spool grows by 50,000 lines a second, the pane takes them, keys are pressed meanwhile.
+"""The log pane under a burst: output grows by 50,000 lines a second, the pane takes them, keys are pressed meanwhile.
 
-    python -m tests.bench.logpane write FOLDER LINES RATE     a spool of forty pods grows
+    python -m tests.bench.logpane write FOLDER LINES RATE     output of forty pods grows
     python -m tests.bench.logpane show FOLDER STALL_FILE      the pane alone on a terminal
 
 `measure_log_pane` runs both. The lines are on disk before the pane has them, as those of a run are.
@@ -19,14 +19,15 @@ from textual.screen import Screen
 from actions.base.clock import SystemClock
 from actions.cluster.logs.batch import tag_of
 from actions.cluster.logs.lines import stamp_of
-from actions.run.spool.format import lines_file
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.records import LINES, stream_path
+from actions.run.output.segments import StreamWriter
+from actions.run.output.writer import OutputWriter
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment
 from tui.base_app import TypeAheadApp
 from tui.feeds.logs import PAUSE_SECONDS, LogPump
-from tui.feeds.spool import SpoolLogFeed
+from tui.feeds.output import OutputLogFeed
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.gc_tuning import freeze_startup_objects
 from tui.screens.live_screen import LiveScreen
@@ -61,13 +62,13 @@ class Alone(LiveScreen[None]):
 
 
 class Burst(TypeAheadApp[None]):
-    """A log view that takes what a spool gets, as the log pane does, and keys as the console does."""
+    """A log view that takes what output gets, as the log pane does, and keys as the console does."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         buffer = LogBuffer()
         self._view = LogView(buffer)
-        self._intake = LogPump(SpoolLogFeed(folder, _STAGE), buffer.extend_tagged, clock=SystemClock())
+        self._intake = LogPump(OutputLogFeed(folder, _STAGE), buffer.extend_tagged, clock=SystemClock())
         self._is_taking = False
 
     def get_default_screen(self) -> Screen[None]:
@@ -92,36 +93,37 @@ class Burst(TypeAheadApp[None]):
 
 
 def write(folder: Path, lines: int, rate: int) -> None:
-    """Let a spool grow, and tell in how many seconds it did."""
-    writer = SpoolWriter(folder, _STAGE)
+    """Let output grow, and tell in how many seconds it did."""
+    writer = OutputWriter(folder, _STAGE)
     tags = [tag_of(writer.source("bench", f"pod-{pod}", "main", str(pod)).line.number) for pod in range(_PODS)]
     texts = [log_line(number)[1].encode() for number in range(10_000)]
     began = time.perf_counter()
-    with lines_file(folder, _STAGE).open("ab", buffering=0) as file:
-        for first in range(0, lines, _BATCH):
-            time.sleep(max(0.0, began + first / rate - time.perf_counter()))
-            tag, step = tags[first // _BATCH % _PODS], 1_000_000_000 // rate
-            batch = range(first, min(first + _BATCH, lines))
-            file.write(
-                b"".join(b"%s%s %s\n" % (tag, stamp_of(_BEGAN_NS + n * step), texts[n % len(texts)]) for n in batch)
-            )
+    stream = StreamWriter(stream_path(folder, _STAGE, LINES))
+    for first in range(0, lines, _BATCH):
+        time.sleep(max(0.0, began + first / rate - time.perf_counter()))
+        tag, step = tags[first // _BATCH % _PODS], 1_000_000_000 // rate
+        batch = range(first, min(first + _BATCH, lines))
+        stream.append(
+            b"".join(b"%s%s %s\n" % (tag, stamp_of(_BEGAN_NS + n * step), texts[n % len(texts)]) for n in batch)
+        )
+    stream.close()
     sys.stdout.write(f"{time.perf_counter() - began:.2f}\n")
 
 
 def measure_log_pane(folder: Path) -> dict[str, object]:
     """Keys while a million lines come, and the memory that they take."""
-    stall_file, spool = folder / "stall", folder / "burst"
-    SpoolWriter(spool, _STAGE).close()
+    stall_file, output = folder / "stall", folder / "burst"
+    OutputWriter(output, _STAGE).close()
     module = [sys.executable, "-m", "tests.bench.logpane"]
     surroundings = environment(folder, "") | {"PYTHONPATH": str(_ROOT)}
-    argv = [*module, "show", str(spool), str(stall_file)]
+    argv = [*module, "show", str(output), str(stall_file)]
     with Program(argv, surroundings, stall_file=stall_file) as program:
         program.wait(rb"[\d,]+ lines")
         program.drain(1.0)
         before, cpu = program.memory_megabytes()[0], program.cpu_seconds()
         program.longest_stall_ms()
         began = time.perf_counter()
-        argv = [*module, "write", str(spool), str(_LINES), str(_RATE)]
+        argv = [*module, "write", str(output), str(_LINES), str(_RATE)]
         with subprocess.Popen(argv, cwd=_ROOT, stdout=subprocess.PIPE) as writing:
             times = _key_times(program)
             program.forget()

@@ -17,11 +17,11 @@ from pathlib import Path
 from actions.base.line_cutter import LineCutter
 from actions.cluster.logs.batch import LogBatch, read_lines
 from actions.cluster.logs.lines import KUBELET_LOG
-from actions.run.spool.reader import SpoolReader
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.reader import OutputReader
+from actions.run.output.writer import OutputWriter
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from tests.bench.loglines import LINES, NAMESPACE, log_line
-from tui.feeds.spool import SpoolLogFeed
+from tui.feeds.output import OutputLogFeed
 from tui.widgets.log_buffer import LogBuffer
 
 _LOGS = 8
@@ -40,7 +40,7 @@ class Parts:
         self._batches = [self._batches_of_log() for _ in range(_LOGS)]
         self._folder = folder
         self._rounds = 0
-        self.spool()
+        self.store()
 
     def bare(self) -> None:
         """Do the work of the bare client."""
@@ -70,10 +70,10 @@ class Parts:
             for batch in log:
                 prefilter.pick(batch.data)
 
-    def spool(self) -> None:
+    def store(self) -> None:
         """Write to disk, with what is found in the lines."""
         self._rounds += 1
-        writer = SpoolWriter(self._place, _STAGE)
+        writer = OutputWriter(self._place, _STAGE)
         logs = [
             (writer.source(NAMESPACE, f"pod-{number}", "main", str(number)), self._batches[number])
             for number in range(_LOGS)
@@ -85,7 +85,7 @@ class Parts:
 
     def read_back(self) -> None:
         """From disk, as lines of one sequence."""
-        reader, offset = SpoolReader(self._place, _STAGE), -1
+        reader, offset = OutputReader(self._place, _STAGE), -1
         following = 0
         while following != offset:
             offset = following
@@ -93,13 +93,13 @@ class Parts:
 
     def merge(self) -> None:
         """From disk, in the order of time."""
-        feed = SpoolLogFeed(self._place, _STAGE)
+        feed = OutputLogFeed(self._place, _STAGE)
         while feed.has_more:
             feed.take(_TAKEN)
 
     def show(self) -> None:
         """From disk, in the order of time, into what the log pane keeps."""
-        feed, buffer = SpoolLogFeed(self._place, _STAGE), LogBuffer()
+        feed, buffer = OutputLogFeed(self._place, _STAGE), LogBuffer()
         while feed.has_more:
             buffer.extend_tagged(feed.take(_TAKEN), feed.source_of)
 
@@ -119,7 +119,7 @@ def measure_log_parts(folder: Path) -> dict[str, float]:
         folder: For its files.
     """
     parts = Parts(folder)
-    ways = (parts.bare, parts.filter, parts.sieve, parts.curves, parts.spool, parts.read_back, parts.merge, parts.show)
+    ways = (parts.bare, parts.filter, parts.sieve, parts.curves, parts.store, parts.read_back, parts.merge, parts.show)
     return {way.__name__: round(_best(way), 3) for way in ways}
 
 

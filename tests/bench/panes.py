@@ -21,7 +21,7 @@ from actions.cluster.logs.lines import LogLine
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal, create_journal
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Action, ClusterName, Created, Intent, StageOutline
 from tests.bench.measure import Figures, keys_in_order
 from tests.bench.program import Program, environment, load
@@ -60,7 +60,7 @@ def a_run(folder: Path, steps: int) -> None:
     journal = Journal(journal_path(folder), SystemClock())
     journal.append(Intent(Action.PERFORM), stage=_STAGE, attempt=1)
     journal.close()
-    writer = SpoolWriter(folder, _STAGE)
+    writer = OutputWriter(folder, _STAGE)
     source = writer.source("bench", "train-0", "main", "uid-0")
     begun = time.time() - steps * _STEP_SECONDS
     for first in range(0, steps, _BATCH):
@@ -82,7 +82,7 @@ def train(folder: Path, step: int) -> None:
     clock = SystemClock()
     lease = take_runner_lease(journal_path(folder), clock)
     heartbeat = Heartbeat(folder, lease.holder, clock)
-    writer = SpoolWriter(folder, _STAGE)
+    writer = OutputWriter(folder, _STAGE)
     source = writer.source("bench", "train-0", "main", "uid-0")
     is_training = False
     due = time.monotonic()

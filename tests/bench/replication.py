@@ -21,8 +21,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from actions.base.clock import SystemClock
-from actions.run.spool.files import AppendOnly
-from actions.run.spool.format import devices_file, points_file
+from actions.run.output.records import DEVICES, POINTS, stream_path
+from actions.run.output.segments import StreamWriter
 from actions.run.state.records import Output
 from tests.support.account import REGION, client
 from tests.support.polling import wait
@@ -65,9 +65,7 @@ def a_store() -> Iterator[None]:
 
 async def _measured(folder: Path, seconds: float) -> dict[str, float]:
     run = Replicated(folder, SystemClock())
-    for place in (points_file(folder, "train"), devices_file(folder, "train")):
-        place.parent.mkdir(parents=True, exist_ok=True)
-    points, devices = AppendOnly(points_file(folder, "train")), AppendOnly(devices_file(folder, "train"))
+    points, devices = (StreamWriter(stream_path(folder, "train", stream)) for stream in (POINTS, DEVICES))
     for number in range(_RECORDS):
         await run.journal.write(Output({"n": str(number)}), stage="train", attempt=1)
     task = asyncio.ensure_future(run.replica.accompany())

@@ -13,7 +13,7 @@ import pytest
 
 from actions.base.process import identity_of, is_alive
 from actions.run.client import load_run
-from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.state.view import RunState, StageState
 from actions.telemetry.points import Point
 from tests.support.consoles import RUN, a_console, approve_each_plan, launch_the_rehearsal
@@ -48,10 +48,10 @@ def only_run(program: Program) -> Path:
     return folder
 
 
-def spooled(folder: Path, stage: str) -> list[SpooledLine]:
+def stored_output(folder: Path, stage: str) -> list[OutputLine]:
     """Every line of a stage, in the order of their time."""
-    reader, offset = SpoolReader(folder, stage), 0
-    lines: list[SpooledLine] = []
+    reader, offset = OutputReader(folder, stage), 0
+    lines: list[OutputLine] = []
     while True:
         more, offset = reader.lines(offset)
         if not more:
@@ -61,13 +61,13 @@ def spooled(folder: Path, stage: str) -> list[SpooledLine]:
 
 def losses(folder: Path, stage: str) -> list[float]:
     """Every finite value of a loss that the runner read in the log of a stage."""
-    findings, _ = SpoolReader(folder, stage).findings(limit_bytes=1 << 26)
+    findings, _ = OutputReader(folder, stage).findings(limit_bytes=1 << 26)
     points = [item.finding for item in findings if isinstance(item.finding, Point)]
     return [point.value for point in points if point.metric.endswith("_loss") and math.isfinite(point.value)]
 
 
 def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
-    lines = spooled(folder, "train")
+    lines = stored_output(folder, "train")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ")
     terminal.wait(rf"● following +{len(lines):,} lines")
@@ -100,7 +100,7 @@ def test_a_run_outlives_its_consoles_and_the_next_one_shows_all_of_it(program: P
         third.wait(TRAINING)
         kill(second)
         kill(third)
-        the_run_goes_on(program, lambda: len(spooled(folder, "train")))
+        the_run_goes_on(program, lambda: len(stored_output(folder, "train")))
 
     with a_console(program) as fourth:
         fourth.press("4")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.run.spool import collector as watcher
+from actions.run.output import collector as watcher
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from actions.sandbox.faults.client import control_faults

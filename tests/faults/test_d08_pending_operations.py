@@ -13,8 +13,8 @@ import pytest
 
 from actions.base.errors import ConfigError
 from actions.run.client import load_run, send_request
+from actions.run.output.reader import OutputReader
 from actions.run.report import run_table
-from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import CheckResult, RequestKind, Resolution
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.terraform_changes import terraform_report, terraform_table, waive
@@ -61,7 +61,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str, root: Ro
 
 
 def logged(folder: Path) -> str:
-    lines, _ = SpoolReader(folder, "net").lines(0)
+    lines, _ = OutputReader(folder, "net").lines(0)
     return "\n".join(line.text for line in lines)
 
 

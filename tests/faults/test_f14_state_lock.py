@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actions.run.client import load_run, send_request
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.stages import terraform as stage_module
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
@@ -131,7 +131,7 @@ async def test_the_lock_of_our_own_dead_process_is_removed(folder: Path, tmp_pat
     (tmp_path / "go-on").touch()
     view = await again(folder)
     assert view.state is RunState.SUCCEEDED
-    lines, _ = SpoolReader(folder, "net").lines(0)
+    lines, _ = OutputReader(folder, "net").lines(0)
     assert any("Unlocked, as that process is dead." in line.text for line in lines)
     assert not is_locked()
     assert load_run(folder).stage("net").terraform.pending[0].is_open is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from actions.telemetry.points import Point
@@ -42,7 +42,7 @@ async def test_f32_log_and_curve_outlive_the_pods_that_a_time_to_live_removes(
         return await somebody.get(ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))) is None
 
     await until(is_gone, "the end of the job's time to live")
-    reader = SpoolReader(folder, "work")
+    reader = OutputReader(folder, "work")
     assert [line.text for line in reader.lines()[0] if not line.is_marker] == LINES
     points = [item.finding for item in reader.findings()[0] if isinstance(item.finding, Point)]
     assert [point.step for point in points] == list(range(1, 31))

@@ -12,7 +12,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.exec import run_in_pod
 from actions.run.client import load_run, send_request
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
@@ -52,7 +52,7 @@ def a_run_of(command: str, tmp_path: Path, sandbox: RunningSandbox, *, source: s
 
 
 def texts(folder: Path) -> list[str]:
-    return [line.text for line in SpoolReader(folder, "work").lines()[0]]
+    return [line.text for line in OutputReader(folder, "work").lines()[0]]
 
 
 @asynccontextmanager

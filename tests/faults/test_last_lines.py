@@ -19,11 +19,11 @@ from actions.run.context.protocols import Performed, StageJournal
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
 from actions.run.engine.runner_journal import RunnerJournal
-from actions.run.journal.folder import journal_path, logs_path
+from actions.run.journal.folder import journal_path, output_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
-from actions.run.spool.format import lines_file, points_file, spooled_losses
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
+from actions.run.output.records import stored_losses
 from actions.run.state.records import Action, Operator, Outcome, RequestKind, Result, TakenOver
 from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.run.takeover.arrival import arrival_records
@@ -61,7 +61,7 @@ def pod(folder: Path, name: str, command: str) -> dict[str, Any]:
 
 
 def lines_of(folder: Path) -> list[str]:
-    return [line.text for line in SpoolReader(folder, "work").lines()[0]]
+    return [line.text for line in OutputReader(folder, "work").lines()[0]]
 
 
 async def watch(folder: Path) -> None:
@@ -107,13 +107,13 @@ async def test_a_runner_that_finds_its_stage_done_still_keeps_the_log(tmp_path: 
     folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
 
-    shutil.rmtree(logs_path(folder, "work"))  # as if its runner had died with the first line
+    shutil.rmtree(output_path(folder, "work"))  # as if its runner had died with the first line
     view = load_run(folder)
     site = LiveBackend(folder, SystemClock())
     async with site.watching(view, view.stage("work"), Unheard()):
         pass
     await site.aclose()
-    assert [line.text for line in SpoolReader(folder, "work").lines()[0]] == ["one", "two", "three"]
+    assert [line.text for line in OutputReader(folder, "work").lines()[0]] == ["one", "two", "three"]
     await torn_down(folder)
 
 
@@ -174,7 +174,7 @@ async def test_a_job_that_ended_unwatched_is_read_before_it_is_removed(
     assert await somebody.get(ObjectRef("batch/v1", "Job", "default", own_name(tmp_path))) is None
     assert lines_of(folder) == STEPS
     assert values_of(folder) == [3.0, 2.0, 1.0]
-    assert spooled_losses(folder, "work") == ()
+    assert stored_losses(folder, "work") == ()
     if kind is not RequestKind.TEARDOWN:
         await torn_down(folder)
 
@@ -188,7 +188,7 @@ async def test_a_job_that_ended_unwatched_and_has_lost_its_pods_leaves_a_gap(
     send_request(folder, RequestKind.CANCEL, start=False)
     view = await carry_out(folder)
     loss = "Log incomplete: its pods were gone before any of their logs was read."
-    assert spooled_losses(folder, "work") == (loss,)
+    assert stored_losses(folder, "work") == (loss,)
     assert view.stage("work").message.endswith(f"removed. {loss}")
     await torn_down(folder)
 
@@ -216,49 +216,47 @@ async def test_a_job_that_failed_unwatched_is_read_before_a_retry_removes_it(
     assert view.stage("work").state is StageState.FAILED
     loss = "its pods were gone before any of their logs was read"
     assert lines_of(folder) == ([*STEPS, *STEPS] if has_pods else [f"-- {loss} --", *STEPS])
-    assert spooled_losses(folder, "work") == (() if has_pods else (f"Log incomplete: {loss}.",))
+    assert stored_losses(folder, "work") == (() if has_pods else (f"Log incomplete: {loss}.",))
     await torn_down(folder)
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-async def test_a_log_whose_copy_lacks_points_is_read_again_before_its_pods_are_removed(
-    tmp_path: Path, sandbox: RunningSandbox, is_whole: bool
+@pytest.mark.parametrize("has_output", [False, True])
+async def test_a_log_that_has_not_come_is_read_again_before_its_pods_are_removed(
+    tmp_path: Path, sandbox: RunningSandbox, has_output: bool
 ) -> None:
-    folder = await a_taken_over_run(tmp_path, sandbox, lost_points=0 if is_whole else 1)
+    folder = await a_taken_over_run(tmp_path, sandbox, has_output=has_output)
     view = await torn_down(folder)
     assert values_of(folder) == [3.0, 2.0, 1.0]
-    assert lines_of(folder) == ([] if is_whole else STEPS)
-    assert spooled_losses(folder, "work") == ()
+    assert lines_of(folder) == STEPS
+    assert stored_losses(folder, "work") == ()
     assert "incomplete" not in view.stage("work").message
 
 
-async def test_a_log_whose_copy_lacks_points_and_whose_pods_are_gone_has_a_gap(
+async def test_a_log_that_has_not_come_and_whose_pods_are_gone_has_a_gap(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
-    folder = await a_taken_over_run(tmp_path, sandbox, lost_points=1)
+    folder = await a_taken_over_run(tmp_path, sandbox, has_output=False)
     await remove_pods(folder, somebody)
     view = await torn_down(folder)
-    loss = "Log incomplete: lines at its end were lost."
-    assert spooled_losses(folder, "work") == (loss,)
-    assert lines_of(folder) == ["-- lines at its end were lost --"]
+    loss = "its pods were gone before any of their logs was read"
+    assert stored_losses(folder, "work") == (f"Log incomplete: {loss}.",)
+    assert lines_of(folder) == [f"-- {loss} --"]
     assert loss in view.stage("work").message
 
 
-async def a_taken_over_run(tmp_path: Path, sandbox: RunningSandbox, *, lost_points: int) -> Path:
-    """A run that has succeeded on another machine, as it has come from a home that lacks the last points."""
+async def a_taken_over_run(tmp_path: Path, sandbox: RunningSandbox, *, has_output: bool) -> Path:
+    """A run that has succeeded on another machine, as it has come from there."""
     folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of("; ".join(f"echo {line}" for line in STEPS)))
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
-    lines_file(folder, "work").unlink()
-    if lost_points:
-        lines = points_file(folder, "work").read_bytes().splitlines(keepends=True)
-        points_file(folder, "work").write_bytes(b"".join(lines[:-lost_points]))
+    if not has_output:
+        shutil.rmtree(output_path(folder, "work"))
     with arrival_records(folder, SystemClock()) as records:
         records.write(TakenOver(Operator("ben", "bastion-2"), 2, Operator("anna", "bastion-1")))
     return folder
 
 
 def values_of(folder: Path) -> list[float]:
-    found = SpoolReader(folder, "work").findings()[0]
+    found = OutputReader(folder, "work").findings()[0]
     return [item.finding.value for item in found if isinstance(item.finding, Point)]
 
 
@@ -287,7 +285,7 @@ async def test_a_job_that_works_on_unwatched_is_read_up_to_its_removal(
     send_request(folder, RequestKind.TEARDOWN, start=False)
     await carry_out(folder)
     assert lines_of(folder) == ["begun", f"-- {STOPPED} --"]
-    (loss,) = spooled_losses(folder, "work")
+    (loss,) = stored_losses(folder, "work")
     assert f"incomplete, {STOPPED}" in loss
 
 
@@ -308,4 +306,4 @@ async def test_a_job_that_is_cancelled_before_it_has_a_pod_has_no_gap(
     await carry_out_unwatched(folder, lambda: until(is_made, "the job"))
     send_request(folder, RequestKind.TEARDOWN, start=False)
     await carry_out(folder)
-    assert spooled_losses(folder, "work") == ()
+    assert stored_losses(folder, "work") == ()

@@ -11,7 +11,7 @@ from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import ClusterTarget, KubeSession
 from actions.cluster.logs.follow import ContainerLog, read_log
 from actions.run.client import load_run
-from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.state.view import RunState, StageState
 from actions.telemetry.points import Point
 from tests.faults.rehearsal import (
@@ -27,9 +27,9 @@ from tests.faults.rehearsal import (
 pytestmark = pytest.mark.kill
 
 
-def all_lines(folder: Path, stage: str) -> list[SpooledLine]:
-    reader, offset = SpoolReader(folder, stage), 0
-    found: list[SpooledLine] = []
+def all_lines(folder: Path, stage: str) -> list[OutputLine]:
+    reader, offset = OutputReader(folder, stage), 0
+    found: list[OutputLine] = []
     while True:
         lines, end = reader.lines(offset)
         if end == offset:
@@ -39,7 +39,7 @@ def all_lines(folder: Path, stage: str) -> list[SpooledLine]:
 
 
 def loss_steps(folder: Path) -> list[int]:
-    reader, offset = SpoolReader(folder, "train"), 0
+    reader, offset = OutputReader(folder, "train"), 0
     steps: list[int] = []
     while True:
         found, end = reader.findings(offset)

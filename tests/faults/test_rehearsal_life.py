@@ -17,7 +17,7 @@ from actions.run.client import send_request
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import read_runner_lease
 from actions.run.journal.store import Journal
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.rehearsal import CREDENTIALS, SKIPPED, a_rehearsal, a_sandbox, begin, tear_down, wait_for_run
@@ -93,7 +93,7 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
 
         send_request(folder, RequestKind.RETRY, environment=CREDENTIALS)
         wait_for_run(folder, is_training, "the training again")
-        wait(lambda: SpoolReader(folder, "train").accelerators(), "a sample of an accelerator")
+        wait(lambda: OutputReader(folder, "train").accelerators(), "a sample of an accelerator")
 
         send_request(folder, RequestKind.TEARDOWN, environment=CREDENTIALS)
         torn = wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")

@@ -18,7 +18,7 @@ import pytest
 from actions.run.client import load_run, send_request
 from actions.run.context.store_address import parse_store, run_key
 from actions.run.journal.store import append_record
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.stages import terraform as stage_module
 from actions.run.state.records import Operator, RequestKind, TakenOver
 from actions.run.state.view import RunState, RunView, StageState
@@ -100,7 +100,7 @@ def held(folder: Path) -> list[str]:
 
 
 def logged(folder: Path) -> str:
-    lines, _ = SpoolReader(folder, "net").lines(0)
+    lines, _ = OutputReader(folder, "net").lines(0)
     return "\n".join(line.text for line in lines)
 
 

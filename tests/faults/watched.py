@@ -8,7 +8,7 @@ from pathlib import Path
 
 from actions.base.process import ProcessIdentity
 from actions.run.client import load_run, send_request
-from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView
 from actions.sandbox.faults.client import control_faults
@@ -37,9 +37,9 @@ def a_logged_run(tmp_path: Path, sandbox: RunningSandbox, command: str) -> Path:
     return a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of(command))
 
 
-def spooled(folder: Path) -> list[SpooledLine]:
+def stored_output(folder: Path) -> list[OutputLine]:
     """All lines of the job, in the order of the file."""
-    reader, offset, found = SpoolReader(folder, "work"), 0, list[SpooledLine]()
+    reader, offset, found = OutputReader(folder, "work"), 0, list[OutputLine]()
     while True:
         lines, end = reader.lines(offset)
         found += lines
@@ -50,17 +50,17 @@ def spooled(folder: Path) -> list[SpooledLine]:
 
 def texts(folder: Path) -> list[str]:
     """Its lines without markers."""
-    return [line.text for line in spooled(folder) if not line.is_marker]
+    return [line.text for line in stored_output(folder) if not line.is_marker]
 
 
 def markers(folder: Path) -> list[str]:
     """The markers in it."""
-    return [line.text for line in spooled(folder) if line.is_marker]
+    return [line.text for line in stored_output(folder) if line.is_marker]
 
 
 def points(folder: Path) -> int:
     """Return the number of values in its curves."""
-    return len(SpoolReader(folder, "work").findings(limit_bytes=1 << 26)[0])
+    return len(OutputReader(folder, "work").findings(limit_bytes=1 << 26)[0])
 
 
 def work_of(folder: Path) -> StageView:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec.structs import replace
 
 from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -34,9 +33,9 @@ from actions.run.doctor.cluster import (
     role_question,
 )
 from actions.run.doctor.launch import PlannedLaunch
-from actions.run.presence.record import manifest_of, presence_of
 from actions.run.state.records import CheckResult, Operator
-from tests.support import fixed_runs
+from actions.run.store.kubernetes import KubernetesStore
+from actions.run.store.lease import take_lease
 from tests.support.program import Program
 from tests.unit.run.test_doctor import a_launch
 
@@ -149,9 +148,8 @@ async def test_an_object_of_another_run_and_an_older_job_are_in_the_way(admin: C
         },
     }
     ref = ObjectRef("batch/v1", "Job", "default", "uniref50-sample")
-    view, owner = fixed_runs.a_training_run(), Operator("anna", "bastion-1")
-    presence = replace(presence_of(view, now=0.0, owner=owner, version=""), id="other-run", owner=owner)
-    await admin.create(manifest_of(presence, fixed_runs._created()))
+    owner = Operator("anna", "bastion-1")
+    await take_lease(KubernetesStore(admin.session), "other-run", owner, after=None)
     for labels, word in (
         ({}, "exists already"),
         ({"eksml.dev/run": "other-run"}, "the run other-run of anna@bastion-1."),

@@ -6,25 +6,21 @@ On the sandbox, and on the real API server where there is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from actions.base.clock import SystemClock
-from actions.base.errors import AccessError, RefusedError
-from actions.base.files import asset
+from actions.base.errors import RefusedError
 from actions.base.guard import FencedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import create
-from actions.cluster.objects.client import Discovery, delete, fetch_object, merge_patch
-from actions.cluster.objects.client import ref_of as ref_of_manifest
+from actions.cluster.objects.client import Discovery, delete, fetch, merge_patch
 from actions.run.client import load_run, send_request
-from actions.run.context.access import ClusterAccess
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
@@ -33,12 +29,10 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.presence import publish
 from actions.run.presence.listing import find_cluster_run, list_cluster_runs
-from actions.run.presence.publish import PresenceCompanion, remove_record
+from actions.run.presence.publish import PresenceCompanion
 from actions.run.presence.record import LABELS, NAMESPACE, RUN_KEY, RemoteRun, name_of, ref_of
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
-from tests.flow.test_rbac import as_user
-from tests.support.applying import apply_all
 from tests.support.polling import until
 from tests.support.smallrun import a_small_run, carry_out, own_name
 
@@ -154,7 +148,7 @@ async def test_a_record_of_a_later_epoch_ends_the_runner_and_refuses_requests(
     folder = a_run(tmp_path, kubeconfig)
     await worked(folder)
     discovery, ref = Discovery(session), ref_of(folder.name)
-    text: str = (await fetch_object(session, discovery, ref))["data"][RUN_KEY]
+    text: str = (await fetch(session, discovery, ref))["data"][RUN_KEY]
     taken = text.replace('"epoch":1', '"epoch":2').replace('"user":', '"user":"grace","was":', 1)
     await merge_patch(session, discovery, ref, {"data": {RUN_KEY: taken.replace(',"was":', ',"arn":', 1)}})
     monkeypatch.setattr(publish, "LOOK_SECONDS", 0.02)
@@ -165,7 +159,7 @@ async def test_a_record_of_a_later_epoch_ends_the_runner_and_refuses_requests(
     with pytest.raises(RefusedError, match=r"grace@.* only be watched here.*") as refused:
         send_request(folder, RequestKind.TEARDOWN, start=False)
     assert f"runs takeover {folder.name}" in refused.value.hint
-    assert (await fetch_object(session, discovery, ref))["data"][RUN_KEY].count('"epoch":2') == 1
+    assert (await fetch(session, discovery, ref))["data"][RUN_KEY].count('"epoch":2') == 1
     await removed(session, folder.name)
 
 
@@ -174,78 +168,6 @@ class LaterClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + timedelta(hours=1)
-
-
-ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}
-RBAC = "rbac.authorization.k8s.io"
-
-
-@asynccontextmanager
-async def a_user(session: KubeSession, name: str, verbs: Sequence[str]) -> AsyncIterator[str]:
-    """Somebody who may look at everything, and has these verbs of the role `eksml-record` in `default`."""
-    look = {**ROLES["eksml-look"], "metadata": {"name": f"{name}-look"}}
-    look["rules"] = [rule for rule in look["rules"] if "configmaps" not in rule["resources"]]
-    look["rules"].append({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]})
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": list(verbs)}]
-    record = {**ROLES["eksml-record"], "metadata": {"name": f"{name}-record"}, "rules": rules}
-    subjects = [{"apiGroup": RBAC, "kind": "User", "name": name}]
-    bindings = [
-        {
-            "apiVersion": f"{RBAC}/v1",
-            "kind": kind,
-            "metadata": {"name": f"{name}-{role}"} | ({"namespace": NAMESPACE} if kind == "RoleBinding" else {}),
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{name}-{role}"},
-            "subjects": subjects,
-        }
-        for kind, role in (("ClusterRoleBinding", "look"), ("RoleBinding", "record"))
-    ]
-    made = [look, record, *bindings]
-    discovery = Discovery(session)
-    await apply_all(session, discovery, made)
-    yield name
-    for one in made:
-        await delete(session, discovery, ref_of_manifest(one))
-
-
-VERBS = tuple(ROLES["eksml-record"]["rules"][0]["verbs"])
-
-
-@pytest.mark.parametrize("missing", ["", *VERBS])
-async def test_the_role_is_enough_to_be_known_and_each_of_its_verbs_is_needed(
-    tmp_path: Path, kubeconfig: Path, session: KubeSession, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = a_run(tmp_path, kubeconfig)
-    view = await carry_out(folder)
-    async with a_user(session, "p" + own_name(tmp_path), [verb for verb in VERBS if verb != missing]) as user:
-        with as_user(folder, user):
-            refused = await published(folder, monkeypatch)
-            assert bool(refused) is (missing in ("get", "create", "patch"))
-            assert "Not allowed" in refused or not refused
-            access = ClusterAccess(folder / "kubeconfig", "", CLOCK, None)
-            try:
-                connection = await access.open("")
-                listed = await list_cluster_runs(connection.session)
-                assert bool(listed.note) is (missing == "list")
-                if missing != "get":
-                    left = await remove_record(connection, view)
-                    assert bool(left) is (missing == "delete")
-            finally:
-                await access.aclose()
-    if missing == "delete":
-        await removed(session, folder.name)
-
-
-async def published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Publish twice; return the refusal, if there is one."""
-    monkeypatch.setattr(publish, "BEAT_SECONDS", 0.0)
-    with a_companion(folder) as companion:
-        view = load_run(folder)
-        try:
-            await companion.finish(view)
-            await companion.finish(view)
-        except AccessError as error:
-            return error.message
-    return ""
 
 
 HOSTILE: tuple[dict[str, Any], ...] = (

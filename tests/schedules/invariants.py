@@ -13,16 +13,18 @@ import msgspec
 from actions.base.errors import ConsoleError
 from actions.base.process import is_alive
 from actions.run.journal.folder import runner_log_path
-from actions.run.spool.format import (
+from actions.run.output.reader import OutputReader
+from actions.run.output.records import (
     ALL_SOURCES,
+    SOURCES,
     WHOLE_STAGE,
     GapLine,
     SourceLine,
+    raws_in,
     source_line_in,
-    sources_file,
-    whole_lines,
+    stream_path,
 )
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.segments import StreamReader
 from actions.run.state.records import OPERATOR, Action, Deleted, Intent, JournalRecord, Outcome, Owned, Result
 from actions.run.state.view import RunState
 from actions.telemetry.log_reader import LogReader
@@ -162,7 +164,7 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
     try:
         # Lines stay on the machine that has read them; points are in the home, and come along.
         copies = [_lines_in(folder) for folder in copies_of(story)]
-        for item in SpoolReader(story.folder, "train").findings(limit_bytes=1 << 26)[0]:
+        for item in OutputReader(story.folder, "train").findings(limit_bytes=1 << 26)[0]:
             if isinstance(item.finding, Point):
                 points[item.pod][(item.finding.metric, item.finding.step, item.finding.value)] += 1
     except ConsoleError as error:
@@ -192,8 +194,8 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
 
 def _is_loss_said(story: Story, pod: str) -> bool:
     """Return whether the machine that has the run says that it lacks lines of a pod which another one has read."""
-    file = sources_file(story.folder, "train")
-    raws = whole_lines(file)[0] if story.moves and file.exists() else []
+    parts = StreamReader(stream_path(story.folder, "train", SOURCES)).stretches(0) if story.moves else []
+    raws = [raw for part in parts for raw in raws_in(part)]
     lines = [line for line in map(source_line_in, raws) if line is not None]
     numbers = {line.number for line in lines if isinstance(line, SourceLine) and line.pod == pod}
     gaps = {line.key: line for line in lines if isinstance(line, GapLine)}
@@ -213,7 +215,7 @@ def _lines_in(folder: Path) -> tuple[dict[str, list[str]], set[str]]:
     """Return the lines of each pod's log in a run's folder, and the pods of whose logs a gap is said, or all pods."""
     lines: dict[str, list[str]] = defaultdict(list)
     marked: set[str] = set()
-    for line in SpoolReader(folder, "train").lines(limit_bytes=1 << 26)[0]:
+    for line in OutputReader(folder, "train").lines(limit_bytes=1 << 26)[0]:
         if line.is_marker:
             marked.add(line.pod)
         else:

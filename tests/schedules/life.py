@@ -13,7 +13,8 @@ from actions.base.errors import JournalError, RefusedError
 from actions.base.process import is_alive
 from actions.run.client import RunReader
 from actions.run.journal.folder import terraform_path
-from actions.run.spool.format import lines_file
+from actions.run.output.records import LINES, stream_path
+from actions.run.output.segments import StreamReader
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import OPERATOR, JournalRecord, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunState, RunView, StageState
@@ -214,7 +215,8 @@ class Life:
 
     def _lines(self, stage: str) -> int:
         try:
-            return lines_file(self._folder, stage).read_bytes().count(b"\n")
+            parts = StreamReader(stream_path(self._folder, stage, LINES)).stretches(0)
+            return sum(part.data.count(b"\n") for part in parts if part.data)
         except OSError:
             return 0
 

@@ -121,7 +121,7 @@ class Moment(msgspec.Struct, frozen=True):
     stage: str = ""
     """The stage is under way."""
     lines: int = 0
-    """With a stage: so many lines of its log are in the spool."""
+    """With a stage: so many lines of its log are in its output."""
     undo: str = ""
     """The teardown undoes this stage."""
 

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.process import identity_of
-from actions.run.spool.format import lines_file, points_file, sources_file
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Action, Deleted, JournalRecord, Outcome, Owned, Result
 from actions.sandbox.audit import AUDIT_LOG
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS
@@ -27,6 +26,7 @@ from tests.schedules.machine import Machine, a_machine
 from tests.schedules.moving import Moved
 from tests.schedules.schedule import Schedule, schedule_of
 from tests.support.missing import skip_without
+from tests.support.streams import tail_of
 
 Played = tuple[Story, Machine]
 
@@ -41,7 +41,7 @@ def quiet_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 def played(quiet_life: Played) -> Iterator[Played]:
     """The same life, whole again after each test."""
     story, machine = quiet_life
-    files = [machine.ledger, *(make(story.folder, "train") for make in (lines_file, points_file, sources_file))]
+    files = [machine.ledger, *(tail_of(story.folder, "train", stream) for stream in ("lines", "points", "sources"))]
     before = [file.read_bytes() if file.exists() else None for file in files]
     objects = dict(machine.history.objects)
     yield replace(story, foreign=list(story.foreign)), machine
@@ -91,17 +91,17 @@ def points_in(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("change", [without_line, with_line_twice])
 def test_a_line_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
-    file = lines_file(played[0].folder, "train")
+    file = tail_of(played[0].folder, "train", "lines")
     file.write_bytes(change(file.read_bytes()))
     assert Broken.LOG in broken(played)
 
 
 def test_lines_that_are_missing_are_told_unless_the_log_says_so_for_all_pods(played: Played) -> None:
     story, _ = played
-    file = lines_file(story.folder, "train")
+    file = tail_of(story.folder, "train", "lines")
     file.write_bytes(without_line(file.read_bytes()))
     assert Broken.LOG in broken(played)
-    writer = SpoolWriter(story.folder, "train")
+    writer = OutputWriter(story.folder, "train")
     writer.open()
     writer.open_gap(None, "unlisted", "its pods could not be listed at the end")
     writer.close()
@@ -110,7 +110,7 @@ def test_lines_that_are_missing_are_told_unless_the_log_says_so_for_all_pods(pla
 
 @pytest.mark.parametrize("change", [without_line, with_line_twice])
 def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
-    file = points_file(played[0].folder, "train")
+    file = tail_of(played[0].folder, "train", "points")
     file.write_bytes(change(points_in(file.read_bytes())))
     assert broken(played) == {Broken.CURVE}
 
@@ -124,7 +124,7 @@ def moved(story: Story, machine: Machine) -> list[Moved]:
 def test_points_that_are_missing_after_a_move_are_told_unless_the_machine_says_so(played: Played) -> None:
     story, machine = played
     story = replace(story, moves=moved(story, machine))
-    file, sources = (make(story.folder, "train") for make in (points_file, sources_file))
+    file, sources = (tail_of(story.folder, "train", stream) for stream in ("points", "sources"))
     whole, before = points_in(file.read_bytes()), sources.read_bytes()
     file.write_bytes(without_line(whole))
     assert broken((story, machine)) >= {Broken.CURVE}
@@ -142,7 +142,7 @@ def test_points_that_are_missing_after_a_move_are_told_unless_the_machine_says_s
 def test_points_of_a_job_that_the_machine_never_knew_are_not_missed(played: Played) -> None:
     story, machine = played
     story = replace(story, moves=moved(story, machine))
-    points_file(story.folder, "train").write_bytes(b"")
+    tail_of(story.folder, "train", "points").write_bytes(b"")
     assert Broken.CURVE in broken((story, machine))
     for seen in [one for one in machine.history.objects.values() if one.kind == "Pod" and one.namespace == NAMESPACE]:
         machine.history.objects[seen.uid] = replace(seen, labels={**seen.labels, JOB_UID: "of an earlier machine"})

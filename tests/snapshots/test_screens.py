@@ -240,7 +240,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def training(tmp_path: Path) -> Scene:
     """A cluster on which a run trains."""
     folder = tmp_path / RUN
-    fixed_runs.spool_training(folder)
+    fixed_runs.store_training(folder)
     return Scene(picture(), view=fixed_runs.a_training_run(), folder=folder, summaries=fixed_runs.summaries(tmp_path))
 
 
@@ -306,7 +306,7 @@ async def test_neuron_devices(training: Scene, monkeypatch: pytest.MonkeyPatch, 
     )
     training.folder = tmp_path / "llama2-trn1-mpi-1120-obyeqz7rm3xva"
     training.snapshot = replace(picture(), pods={pod.key: pod})
-    fixed_runs.spool_trainium(training.folder)
+    fixed_runs.store_trainium(training.folder)
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
         await compare(console, TRAINIUM_STATE, SMALL, tmp_path)
 
@@ -314,7 +314,7 @@ async def test_neuron_devices(training: Scene, monkeypatch: pytest.MonkeyPatch, 
 async def test_a_chart_by_message_size(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     training.view = fixed_runs.a_bandwidth_run()
     training.folder = tmp_path / training.view.id
-    fixed_runs.spool_bandwidth(training.folder)
+    fixed_runs.store_bandwidth(training.folder)
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
         await compare(console, BANDWIDTH_STATE, SMALL, tmp_path)
 

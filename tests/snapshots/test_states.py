@@ -59,7 +59,7 @@ def one(folder: Path) -> Scene:
 
 def many(folder: Path) -> Scene:
     """A run that trains, among hundreds of pods."""
-    fixed_runs.spool_training(folder / RUN)
+    fixed_runs.store_training(folder / RUN)
     known = picture()
     crowd = [a_pod(f"eval-{number}", namespace="batch", node="", phase="Pending", gpu=1) for number in range(_MANY)]
     snapshot = replace(known, pods={**known.pods, **{pod.key: pod for pod in crowd}})

@@ -17,10 +17,10 @@ from actions.base.files import write_private
 from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
+from actions.run.output.records import AcceleratorSample
+from actions.run.output.writer import OutputWriter
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.spending import Spending
-from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpoolWriter
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
@@ -368,20 +368,20 @@ def a_remote_run(
     return RemoteRun(name, StoreLease(document, tag, seen_at), namespace="eksml-tui", uid=f"uid-{name}")
 
 
-def spool_training(folder: Path) -> None:
-    """Spool the output of the eight workers: a training with a stretch without numbers, four minutes of each GPU."""
-    for path, content in _training_spool().items():
+def store_training(folder: Path) -> None:
+    """Store the output of the eight workers: a training with a stretch without numbers, four minutes of each GPU."""
+    for path, content in _training_output().items():
         file = folder / path
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(file, content, is_synced=False)
 
 
 @cache
-def _training_spool() -> dict[str, bytes]:
-    """Return the files of that spool by their paths: a sample is a file written safely, and there are a hundred."""
+def _training_output() -> dict[str, bytes]:
+    """Return the files of that output by their paths: a sample is a file written safely, and there are a hundred."""
     with TemporaryDirectory() as made:
         folder = Path(made)
-        writer = SpoolWriter(folder, "train")
+        writer = OutputWriter(folder, "train")
         for rank, pod in enumerate(workers()):
             source = writer.source(pod.namespace, pod.name, "pytorch", pod.uid, rank=rank)
             writer.write_lines(source, _training_lines() if rank == 0 else _other_lines(rank))
@@ -394,15 +394,15 @@ def _training_spool() -> dict[str, bytes]:
         return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def spool_bandwidth(folder: Path) -> None:
+def store_bandwidth(folder: Path) -> None:
     """The table of a benchmark."""
-    spool_text(folder, "nccl", "nccl-tests-launcher-7xk4d", (CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text())
+    store_text(folder, "nccl", "nccl-tests-launcher-7xk4d", (CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text())
 
 
-def spool_trainium(folder: Path) -> None:
+def store_trainium(folder: Path) -> None:
     """One sample of a Trainium node."""
-    spool_text(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
-    writer = SpoolWriter(folder, "train")
+    store_text(folder, "train", TRAINIUM_POD, "Compiler status PASS\n")
+    writer = OutputWriter(folder, "train")
     text = (CORPUS / "neuron" / "monitor_training.txt").read_text()
     writer.write_sample(TRAINIUM_POD, AcceleratorSample(_NOW - 3, text))
     writer.close()
@@ -411,9 +411,9 @@ def spool_trainium(folder: Path) -> None:
 TRAINIUM_POD = "llama2-7b-mpi-worker-0"
 
 
-def spool_text(folder: Path, stage: str, pod: str, text: str) -> None:
+def store_text(folder: Path, stage: str, pod: str, text: str) -> None:
     """The output of one pod."""
-    writer = SpoolWriter(folder, stage)
+    writer = OutputWriter(folder, stage)
     source = writer.source("default", pod, "main", f"uid-{pod}")
     writer.write_lines(source, _stamped(text.splitlines(), every=1.0))
     writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -19,10 +20,31 @@ def unpack(case: str, home: Path) -> Path:
         archive.extractall(scratch, filter="data")
     for folder in (scratch, *(path for path in scratch.rglob("*") if path.is_dir())):
         folder.chmod(0o700)
+    _store_as_streams(scratch)
     return scratch.rename(home / _run_id(scratch))
 
 
-def _run_id(folder: Path) -> str:
-    from actions.run.client import load_run
+def _store_as_streams(folder: Path) -> None:
+    """Put the output of a run, which was in single files, into the open ends of streams."""
+    names = {
+        "lines.log": "lines",
+        "sources.jsonl": "sources",
+        "points.jsonl": "points",
+        "accelerators.jsonl": "devices",
+    }
+    for path in [path for top in ("logs", "series") for path in (folder / top).glob("*/*")]:
+        if path.name in names:
+            place = folder / "output" / path.parent.name / names[path.name]
+            place.mkdir(mode=0o700, parents=True)
+            path.rename(place / f"{0:015}.tail")
+    for top in ("logs", "series"):
+        shutil.rmtree(folder / top, ignore_errors=True)
 
-    return load_run(folder).id
+
+def _run_id(folder: Path) -> str:
+    from actions.run.journal.reader import RunReader
+    from actions.run.state.records import Created
+
+    created = RunReader(folder).records()[0].body
+    assert isinstance(created, Created)
+    return created.run_id

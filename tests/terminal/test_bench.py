@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as bench
-from tests.bench.others import _SCREENS, counted, measure_others, until_shown
+from tests.bench.others import _SCREENS, counted, measure_others, measure_stern, until_shown
 from tests.bench.program import Program, environment
 from tests.bench.target import Target
 
@@ -52,14 +52,34 @@ def test_a_program_that_ends_is_told_at_once_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_program(tmp_path, "k9s", "#!/bin/sh\necho no such flag\nexit 1\n")
-    a_program(tmp_path, "kubectl", "#!/bin/sh\nexit 0\n")
+    a_program(tmp_path, "kubectl", "#!/bin/sh\necho one; echo two; echo three\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     began = time.monotonic()
-    found = measure_others(Target("stand-in", "none", 5_000), seconds=0.1)
+    found = measure_others(Target("stand-in", "none", 3), seconds=0.1)
     assert time.monotonic() - began < 120  # and not the three minutes that a title is waited for
     assert found["k9s"] == {"failed": "ChildProcessError: It ended; the last that it wrote: no such flag"}
     assert set(found["kubectl"]) == {"get nodes seconds", "get pods seconds"}  # type: ignore[call-overload]
     assert (found["eks-node-viewer"]) == "not on PATH"
+
+
+@pytest.mark.parametrize(
+    ("prints", "found"),
+    [
+        (400, None),
+        (0, {"failed": "RuntimeError: stern ended with 0 after 0 of 400 lines"}),
+        (399, {"failed": "RuntimeError: stern ended with 0 after 399 of 400 lines"}),
+    ],
+)
+def test_a_peer_that_does_not_print_what_it_is_measured_by_has_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prints: int, found: object
+) -> None:
+    script = f"#!/bin/sh\necho $@ > {tmp_path}/given\ni=0; while [ $i -lt {prints} ]; do echo; i=$((i+1)); done\n"
+    a_program(tmp_path, "stern", script)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    measured = measure_stern("none", lines=400)
+    assert isinstance(measured, dict)
+    assert measured == found or (found is None and measured.keys() == {"seconds", "cpu_us_per_line"})
+    assert "--since 87600h" in (tmp_path / "given").read_text()
 
 
 def test_what_was_measured_is_kept_when_a_part_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

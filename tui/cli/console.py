@@ -419,7 +419,7 @@ def _keymap() -> Keymap:
 
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
-    from tui.settings.settings import ConsoleSettings, DemoBadge, DiskSettings
+    from tui.settings.settings import ConsoleSettings, DemoBadge
 
     return ConsoleSettings(
         target=chosen.target,
@@ -440,7 +440,6 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         filters=options.filters,
         alarms=_alarm_settings(options),
         limits=_limits(options),
-        disk=DiskSettings(compact_after_days=options.compact_after_days, max_bytes=options.runs_max_size),
         record=options.record,
         has_clipboard=not options.no_clipboard,
         is_ascii=options.ascii or not speaks_unicode(os.environ),

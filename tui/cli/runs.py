@@ -25,12 +25,11 @@ from actions.run.client import (
     resume_interrupted,
     resume_run,
     send_request,
-    with_losses,
 )
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
-from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import OVER, RunView, StageState
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from actions.run.results import Copy
 
 _FOLLOW_SECONDS = 0.25
-_HOMES_SECONDS = 3.0
+_STORES_SECONDS = 3.0
 """Time for the stores of parked runs to name another machine."""
 _RUN_FIELDS = (
     "id", "folder", "state", "stage", "blueprint", "title", "cluster", "created_at", "began_at", "ended_at",
@@ -58,7 +57,7 @@ _CURVES = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-_LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "disk", "archive")
+_LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "archive")
 _RESUMING = ("list", "show", "logs", "compare", "curves", "runbook", "results", "terraform")
 """Verbs that restart runners which have died. Others start one themselves, or must not find one just started."""
 
@@ -81,7 +80,6 @@ def run(options: Namespace) -> int:
         "runbook": _runbook,
         "results": _results,
         "export": _export,
-        "repair": _repair,
         "approve": _approve,
         "teardown": _teardown,
         "terraform": _terraform,
@@ -89,13 +87,11 @@ def run(options: Namespace) -> int:
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
-        "gc": _stored,
+        "clean": _stored,
         "takeover": _take_over,
         "limit": _limit,
         "rm": _stored,
         "archive": _stored,
-        "compact": _stored,
-        "disk": _stored,
     }
     if not options.readonly and options.verb in _RESUMING:
         _resume_interrupted(options)
@@ -137,7 +133,7 @@ def _list(options: Namespace) -> int:
         from tui.cli.run_verbs.remote_runs import print_known_runs
 
         return print_known_runs(options)
-    runs = with_losses(_listed(options))
+    runs = _listed(options)
     is_short = sys.stdout.isatty()
     now = SystemClock().now().timestamp()
     print_table(
@@ -157,7 +153,7 @@ def _listed(options: Namespace) -> list[RunSummary]:
     from actions.run.store.taken import note_taken
 
     os.environ.update(_environment(options))  # for boto3
-    return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_HOMES_SECONDS)) else runs
+    return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_STORES_SECONDS)) else runs
 
 
 def _show(options: Namespace) -> int:
@@ -267,14 +263,6 @@ def _runbook(options: Namespace) -> int:
 
     sys.stdout.write(runbook(find_run(options.run)))
     return 0
-
-
-def _repair(options: Namespace) -> int:
-    from actions.run.repair import repair_json, repair_run, repair_text
-
-    done = repair_run(find_run(options.run))
-    print_table(options.output, table=lambda: repair_text(done), document=lambda: repair_json(done))
-    return 0 if done.is_whole else 1
 
 
 def _results(options: Namespace) -> int:
@@ -472,10 +460,10 @@ def _follow(printer: _Printer, reader: RunReader) -> None:
 
 
 class _Printer:
-    """A printer of the spools of some stages, each line once."""
+    """A printer of the output of some stages, each line once."""
 
     def __init__(self, folder: Path, stages: list[str]) -> None:
-        self._readers = {stage: SpoolReader(folder, stage) for stage in stages}
+        self._readers = {stage: OutputReader(folder, stage) for stage in stages}
         self._offsets = dict.fromkeys(stages, 0)
 
     def print_new(self) -> bool:
@@ -484,7 +472,7 @@ class _Printer:
         sys.stdout.flush()
         return any(printed)
 
-    def _print_stage(self, stage: str, reader: SpoolReader) -> bool:
+    def _print_stage(self, stage: str, reader: OutputReader) -> bool:
         start = self._offsets[stage]
         while True:
             lines, end = reader.lines(self._offsets[stage])
@@ -494,7 +482,7 @@ class _Printer:
             self._offsets[stage] = end
 
 
-def _printed(line: SpooledLine) -> str:
+def _printed(line: OutputLine) -> str:
     """Format a line: with colours for a terminal; plain, and with only the last state of a bar, for a file."""
     moment = time_of_day(line.at_ns / 1e9)
     text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])

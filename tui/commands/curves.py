@@ -86,7 +86,7 @@ class CurveCommands:
         reading = asyncio.ensure_future(in_thread("compare", _read_runs, list(chosen.values()), store))
         try:
             await asyncio.wait({reading}, timeout=NOTICED_SECONDS)
-            if not reading.done():  # spools of days, or a busy machine
+            if not reading.done():  # output of days, or a busy machine
                 self._workspace.open(_CHARTS, "")
                 pane.wait_for_runs(len(chosen))
             runs = await reading
@@ -149,7 +149,7 @@ def _read_runs(runs: Sequence[RunSummary | RemoteRun], store: str) -> list[RunCu
 
 
 def _read(folders: Sequence[Path]) -> list[RunCurves]:
-    """Read runs to the ends of their spools; the panes read on from there."""
+    """Read runs to the ends of their output; the panes read on from there."""
     from actions.run.comparison import read_run
 
     return [read_run(folder, capacity=2048) for folder in folders]

@@ -246,13 +246,13 @@ class ScriptWriter:
         )
 
     def _newest_points(self, run: RunView | None, stage: str) -> list[Point]:
-        from actions.run.spool.reader import SpoolReader
+        from actions.run.output.reader import OutputReader
 
         folder = self._services.runs.folder
         if run is None or folder is None:
             return []
         try:
-            reader = SpoolReader(folder, stage)
+            reader = OutputReader(folder, stage)
             findings, _ = reader.findings(reader.findings_tail(_TAIL_BYTES))
         except JournalError:
             return []

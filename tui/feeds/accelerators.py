@@ -24,7 +24,7 @@ from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
-    from actions.run.spool.format import AcceleratorSample
+    from actions.run.output.records import AcceleratorSample
     from actions.telemetry.tools.devices import DeviceReading
 
 ASK_EVERY_SECONDS = 2.0
@@ -196,10 +196,10 @@ class AcceleratorFeed:
         wanted = {pod.name: pod.key for pod in pods}
         if not wanted:
             return
-        from actions.run.spool.reader import SpoolReader
+        from actions.run.output.reader import OutputReader
 
-        reader = SpoolReader(place.folder, place.stage)
-        records, _ = reader.device_spans(max(0, reader.device_bytes() - _CHUNK_BYTES))
+        reader = OutputReader(place.folder, place.stage)
+        records, _ = reader.device_spans(reader.spans_tail(_CHUNK_BYTES))
         since = self._clock.now().timestamp() - _RECENT_SECONDS
         for record in records:
             if record.pod in wanted and record.until >= since:
@@ -213,9 +213,9 @@ class AcceleratorFeed:
 
     async def _show_past(self, place: Sampled) -> None:
         """Read all that a run has kept of a stage, in pieces; nothing if it has not grown."""
-        from actions.run.spool.reader import SpoolReader
+        from actions.run.output.reader import OutputReader
 
-        reader = SpoolReader(place.folder, place.stage)
+        reader = OutputReader(place.folder, place.stage)
         size = reader.device_bytes()
         if self.past is not None and self.past.place == place and self._past_bytes == size:
             return
@@ -251,10 +251,10 @@ class AcceleratorFeed:
         """Return the run's fresh samples by pod name."""
         if sampled is None:
             return {}
-        from actions.run.spool.reader import SpoolReader
+        from actions.run.output.reader import OutputReader
 
         now = self._clock.now().timestamp()
-        found = SpoolReader(sampled.folder, sampled.stage).accelerators()
+        found = OutputReader(sampled.folder, sampled.stage).accelerators()
         return {name: sample for name, sample in found.items() if now - sample.at <= FRESH_SECONDS}
 
     async def _read(

@@ -219,6 +219,7 @@ class PaidFeed:
             self._seen(total, place),
             self._elsewhere(place),
             is_simulated=self._is_simulated,
+            is_whole=not self._runs.unread,
         )
 
     def _of_runs(self) -> Iterator[RunPaid]:
@@ -389,14 +390,14 @@ def _problems_in(
     failing: tuple[tuple[Path, str], ...],
 ) -> tuple[Problem, ...]:
     from actions.cluster.diagnose.overview import problems_of  # heavy: imports all rules
-    from actions.run.spool.reader import SpoolReader
+    from actions.run.output.reader import OutputReader
     from actions.run.stages.readiness import cause_in
 
     causes: dict[tuple[str, str], Finding] = {}
     for folder, stage in failing:
         with suppress(JournalError):
             troubled = [pod.name for pod in pods if (pod.run, pod.stage) == (folder.name, stage)]
-            cause = cause_in(SpoolReader(folder, stage), troubled)
+            cause = cause_in(OutputReader(folder, stage), troubled)
             causes |= {(folder.name, stage): cause} if cause is not None else {}
 
     return tuple(

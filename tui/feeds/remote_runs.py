@@ -49,7 +49,7 @@ class RemoteRunFeed:
     """The runs in the stores that this console can see. `run` is work for the supervisor. Used on the loop only.
 
     Those of the connected cluster are watched with a label selector: while nothing changes there is no request, and a
-    heartbeat costs one small event. Those of the operator's store are asked for.
+    heartbeat costs one small event. Those of the operator's store are read every few seconds.
 
     Args:
         cluster: The cluster on screen.
@@ -223,9 +223,9 @@ class RemoteRunFeed:
 
     def _publish(self) -> None:
         from actions.run.journal.run_ids import short_ids
-        from actions.run.store.remote import SILENT_SECONDS, newest_of
+        from actions.run.store.remote import SILENT_SECONDS, newest_runs
 
-        before, self.runs = self.runs, newest_of([*self._of_cluster.values(), *self._of_store.values()])
+        before, self.runs = self.runs, newest_runs([*self._of_cluster.values(), *self._of_store.values()])
         self.names = short_ids([run.id for run in self.runs])
         self._signs = {run.id: self._signs[run.id] for run in self.runs if run.id in self._signs}
         self.revision += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
     from actions.run.journal.reader import RunReader, RunSummary
     from actions.run.store.remote import RemoteRun
+    from actions.run.summaries import RunListing
     from tui.feeds.remote_runs import RemoteRunFeed
 
 
@@ -38,6 +39,8 @@ def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
 POLL_BUSY_SECONDS = 0.25
 POLL_IDLE_SECONDS = 1.0
 LIST_EVERY_SECONDS = 15.0
+_PIECE_SECONDS = 0.1
+"""The time that the first list reads before it shows what it has."""
 _UNDER_WAY = (
     RunState.WAITING,
     RunState.RUNNING,
@@ -67,7 +70,9 @@ class RunFeed:
         """Number of changes of `view` and `summaries`."""
         self.summaries: tuple[RunSummary, ...] = ()
         self.is_listed = False
-        """True once the runs were listed."""
+        """True once all runs were read."""
+        self.unread: frozenset[str] = frozenset()
+        """Names of the runs that the first list has not read yet; `summaries` has the newer ones."""
         self.unreadable: RunSummary | None = None
         """The newest run, if it cannot be read and no run was named: no other one is shown in its place."""
         self.names: Mapping[str, str] = {}
@@ -85,7 +90,7 @@ class RunFeed:
         self.remote_stage = ""
         """Of that run, the stage whose log and curves are wanted; empty for the one at work."""
         self.store_trouble: Notice | None = None
-        """Of that run, the reason that nothing can be read of its home here."""
+        """Of that run, the reason that nothing can be read of its store here."""
         self.is_starting = False
         """A runner is about to start for the run on screen: a request for it was written just now."""
         self.has_died = True
@@ -108,7 +113,7 @@ class RunFeed:
 
     @property
     def is_copy(self) -> bool:
-        """True if the run on screen is another machine's, read from a copy of its home: that has no lines of logs."""
+        """True if the run on screen is another machine's, read from a copy of its store: that has no lines of logs."""
         return self.remote is not None and self._reader is not None
 
     @property
@@ -192,7 +197,8 @@ class RunFeed:
 
     def listed_elsewhere(self) -> tuple[RemoteRun, ...]:
         """Return the runs that other machines carry out, newest first; with those that were taken over from here."""
-        return self.others.elsewhere(self.summaries) if self.others is not None else ()
+        others = self.others.elsewhere(self.summaries) if self.others is not None else ()
+        return tuple(run for run in others if run.id not in self.unread) if self.unread else others
 
     def require_here(self, run_id: str) -> None:
         """Refuse to act on a run that another machine carries out.
@@ -240,6 +246,8 @@ class RunFeed:
             if summary.id == wanted:
                 return summary
         self.require_here(wanted)
+        if wanted in self.unread:
+            raise MissingError(f"The run {wanted} is not read yet.", hint="Try again in a second.")
         if run_id:
             raise MissingError(f"There is no run {run_id!r}.", hint="The runs pane lists all runs.")
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
@@ -248,17 +256,26 @@ class RunFeed:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
         self._listed = self._to_list
-        summaries = tuple(await self._disk.call(_list_runs, self._clock.now().timestamp()))
-        self.is_listed = True
-        if summaries != self.summaries:
-            self.summaries, self.names = summaries, short_ids([run.id for run in summaries])
-            self._tell()
-        if self._reader is None and self.remote is None:
-            self._choose_first()
-        elif self.remote is not None:
-            here = _taken_home(self.remote.id, self.summaries, self.listed_elsewhere())
-            if here is not None:
-                self.choose(here)
+        listings = await self._disk.call(_listings, self._clock.now().timestamp())
+        while True:
+            listing = await self._disk.call(next, listings)
+            if self.is_listed and listing.unread:
+                continue  # until all is read, the list before is on screen
+            runs, unread = tuple(listing.runs), frozenset(listing.unread)
+            self.is_listed = not unread
+            if (runs, unread) != (self.summaries, self.unread):
+                if [run.id for run in runs] != [run.id for run in self.summaries]:
+                    self.names = short_ids([*(run.id for run in runs), *unread])
+                self.summaries, self.unread = runs, unread
+                self._tell()
+            if self._reader is None and self.remote is None:
+                self._choose_first()
+            elif self.remote is not None:
+                here = _taken_home(self.remote.id, self.summaries, self.listed_elsewhere())
+                if here is not None:
+                    self.choose(here)
+            if self.is_listed:
+                return
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow the runs until cancelled.
@@ -288,7 +305,7 @@ class RunFeed:
         if self._reader is not None:
             self._reader.close()
         self._reader = self.view = self.unreadable = self._listed = None
-        self.summaries, self.is_listed = (), False
+        self.summaries, self.unread, self.is_listed = (), frozenset(), False
         self._tell()
 
     def close(self) -> None:
@@ -327,14 +344,14 @@ class RunFeed:
             else:
                 self._tell()
         elif self.is_busy:
-            self._changed()  # its spool may have grown, and durations advance
+            self._changed()  # its output may have grown, and durations advance
 
     def _choose_first(self) -> None:
         for summary in self.summaries:
             if self._wanted == summary.id:
                 self.choose(summary.folder)
                 return
-            if self._wanted is None and summary.state is not RunState.TORN_DOWN:
+            if self._wanted is None and summary.state is not RunState.TORN_DOWN and not summary.is_copy:
                 if not summary.error:
                     self.choose(summary.folder)
                 elif self.unreadable != summary:
@@ -354,8 +371,11 @@ def whole_id(runs: RunFeed, run_id: str) -> str:
     Raises:
         MissingError: It is the beginning of several.
     """
-    known = {run.id for run in runs.summaries} | {run.id for run in (runs.others.runs if runs.others else ())}
-    found = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
+    known = {run.id for run in (runs.others.runs if runs.others else ())} | runs.unread
+    known |= {run.id for run in runs.summaries}
+    begun = [one for one in known if one.startswith(run_id)] if run_id and run_id not in known else []
+    copies = {run.id for run in runs.summaries if run.is_copy} if len(begun) > 1 else set[str]()
+    found = [one for one in begun if one not in copies] or begun
     if len(found) > 1:
         raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
     return found[0] if found else run_id
@@ -374,15 +394,11 @@ def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[Rem
     return next((run.folder for run in here if run.id == run_id and not run.error), None)
 
 
-def _list_runs(now: float) -> Sequence[RunSummary]:
-    from actions.run.journal.reader import list_runs  # on the thread that reads them: the first frame needs no journal
+def _listings(now: float) -> Iterator[RunListing]:
+    from actions.run.journal.folder import runs_folder  # on the thread that reads: the first frame needs no journal
+    from actions.run.summaries import summaries_in
 
-    runs = list_runs(now=now)
-    if not any((run.folder / "series").is_dir() for run in runs):
-        return runs
-    from actions.run.client import with_losses  # imports the readers of logs
-
-    return with_losses(runs)
+    return summaries_in(runs_folder()).listings(now, piece_seconds=_PIECE_SECONDS)
 
 
 class BlueprintFeed:

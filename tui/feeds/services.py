@@ -19,12 +19,13 @@ from tui.feeds.alarms import AlarmFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
+from tui.feeds.output import CurveFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
 from tui.feeds.training import TrainingFeed
-from tui.feeds.upkeep import TakenFeed, UpkeepFeed
+from tui.feeds.upkeep import TakenFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
 TRAINING = "training"
-UPKEEP = "upkeep"
 TAKEN = "runs taken over"
 KEPT = ("nodes", "pods")
 """The resources of a kept snapshot."""
@@ -113,9 +113,9 @@ class ConsoleServices:
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
-        self.training = TrainingFeed(self.runs, clock, self._has_news, partial(_live_pods, self.cluster))
+        self.curves = CurveFeed(ticker.request_paint)
+        self.training = TrainingFeed(self.runs, self.curves, clock, self._has_news, partial(_live_pods, self.cluster))
         self.alarms.sources.append(lambda: self.training.alarms)
-        self.upkeep = UpkeepFeed(settings.disk, clock, ticker.request_paint, is_readonly=settings.readonly)
         self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.paid = PaidFeed(
             self.runs,
@@ -175,7 +175,6 @@ class ConsoleServices:
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
-            self.supervisor.keep(UPKEEP, lambda: self.upkeep.run(lambda: self.supervisor.mark_live(UPKEEP)))
             if not self.settings.readonly and self.replay is None:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
             if (store := self.settings.store) and self.replay is None:
@@ -274,7 +273,7 @@ class ConsoleServices:
                 await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
-        self.upkeep.close()
+        self.curves.close()
         self.home.close()
         if self.capture is not None:
             await self.capture.aclose()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from actions.fleet.facts import PodFacts
     from actions.run.alarms import Alarm
-    from tui.feeds.spool import SpoolCurves
+    from tui.feeds.output import CurveFeed
 
 LOOK_SECONDS = 5.0
-"""Pause between two looks at the spools of runs at work."""
+"""Pause between two looks at the output of runs at work."""
 
 
 UNUSED_SECONDS = 120.0
@@ -56,9 +56,9 @@ class _Zeros:
     """Since when each device of a stage at work has been at 0 %, by the samples that its runner takes."""
 
     def __init__(self, folder: Path, stage: str) -> None:
-        from actions.run.spool.reader import SpoolReader
+        from actions.run.output.reader import OutputReader
 
-        self._reader = SpoolReader(folder, stage)
+        self._reader = OutputReader(folder, stage)
         self._since: dict[tuple[str, str], float] | None = None
 
     def look(self, now: float, holders: Callable[[], set[str]]) -> UnusedDevices | None:
@@ -87,7 +87,7 @@ class _Zeros:
 
     def _in_history(self, now: float) -> dict[tuple[str, str], float]:
         """Return since when devices have been at 0 % by what was kept before this console looked."""
-        records, _ = self._reader.device_spans(max(0, self._reader.device_bytes() - _TAIL_BYTES))
+        records, _ = self._reader.device_spans(self._reader.spans_tail(_TAIL_BYTES))
         since: dict[tuple[str, str], float] = {}
         ends: dict[tuple[str, str], float] = {}
         for record in records:
@@ -109,19 +109,25 @@ class TrainingFeed:
 
     Args:
         runs: The runs.
+        curves: Of their stages.
         clock: Time, for what is late.
         changed: Called when there are other alarms than before.
         pods: Returns the pods of the console's cluster.
     """
 
     def __init__(
-        self, runs: RunFeed, clock: Clock, changed: Callable[[], None], pods: Callable[[], Iterable[PodFacts]]
+        self,
+        runs: RunFeed,
+        curves: CurveFeed,
+        clock: Clock,
+        changed: Callable[[], None],
+        pods: Callable[[], Iterable[PodFacts]],
     ) -> None:
         self._runs = runs
         self._clock = clock
         self._changed = changed
         self._pods = pods
-        self._curves: dict[tuple[Path, str], SpoolCurves] = {}
+        self._curves = curves
         self._alarms: Mapping[str, Alarm] = {}
         self._zeros: dict[tuple[Path, str], _Zeros] = {}
         self.unused: Mapping[str, UnusedDevices] = {}
@@ -144,10 +150,9 @@ class TrainingFeed:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Read the spools of runs at work on, and find their alarms."""
+        """Read the output of runs at work on, and find their alarms."""
         at_work = [run for run in self._runs.summaries if run.state is RunState.RUNNING and run.stage]
         places = {(run.folder, run.stage): run.id for run in at_work}
-        self._curves = {place: curves for place, curves in self._curves.items() if place in places}
         found: dict[str, Alarm] = {}
         for place, run_id in places.items():
             for alarm in await self._alarms_at(place, run_id):
@@ -183,16 +188,11 @@ class TrainingFeed:
     async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
         from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs
         from actions.telemetry.curve_alarms import CurveAlarmKind, curve_alarms_of
-        from tui.feeds.spool import SpoolCurves
 
-        curves = self._curves.setdefault(place, SpoolCurves(*place))
         try:
-            has_more = True
-            while has_more:  # a long spool is read in pieces
-                has_more = curves.read_on()
-                await asyncio.sleep(0)
+            curves = await self._curves.complete(*place)
         except JournalError:
-            return []  # the charts and `runs repair` name what is wrong with it
+            return []  # the charts name what is wrong with it
         calls = (CurveAlarmKind.NOT_A_NUMBER, CurveAlarmKind.HANG, CurveAlarmKind.THROUGHPUT_DROP)
         now = self._clock.now().timestamp()
         return [

@@ -13,8 +13,8 @@ from actions.cluster.job_pods import role_of
 from actions.fleet.facts import UNCOUNTED, PodFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import leaves_out_claims
+from tui.feeds.output import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.services import ConsoleServices, replay_epoch
-from tui.feeds.spool import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators

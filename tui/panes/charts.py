@@ -11,12 +11,13 @@ from textual.app import ComposeResult
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import redact
+from actions.run.output.curves import StageCurves
 from actions.run.state.view import StageState, StageView
 from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of, hang_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
+from tui.feeds.output import lost_text, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices
-from tui.feeds.spool import SpoolCurves, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
@@ -43,6 +44,8 @@ _ENDED = frozenset({StageState.SUCCEEDED, StageState.FAILED, StageState.CANCELLE
 _PROGRESS_LINES = 2
 _FRAME = 2
 """Columns of the border of a pane as wide as the screen."""
+_READING_SECONDS = 0.25
+"""Pause between two paints while curves are being read."""
 _LOSS = "loss"
 _ALL = "all"
 """The name of all charts at once in the command `chart`."""
@@ -51,7 +54,7 @@ _DIFFERENCES = 4
 
 
 class CurveSource(Protocol):
-    """A source of curves and progress: a stage's spool, or a watched job."""
+    """A source of curves and progress: a stage's output, or a watched job."""
 
     title: str
     curves: Curves
@@ -88,7 +91,7 @@ class ChartsPane(PlotPane):
         self._awaited = 0
         """The number of runs whose curves are being read, to be compared."""
         self._source: CurveSource | None = None
-        self._spooled: SpoolCurves | None = None
+        self._stored: StageCurves | None = None
         """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
         self._chosen = ""
         self._metric = ""
@@ -116,7 +119,7 @@ class ChartsPane(PlotPane):
             self._draw_compared()
             return
         if self._awaited:
-            self.show_health(FeedHealth(FeedState.ENDED, "reading the runs' spools"))
+            self.show_health(FeedHealth(FeedState.ENDED, "reading the runs' output"))
             self._progress.show([])
             self._draw_nothing(f"{self._awaited} runs compared", f"Reading the curves of {self._awaited} runs…")
             return
@@ -126,7 +129,11 @@ class ChartsPane(PlotPane):
         if source is None:
             self._draw_nothing(f"curves of {self._place()}" if self._place() else self.CONTEXT.value)
             return
-        if source.read_on():
+        if isinstance(source, StageCurves) and not source.is_complete:
+            self.services.ticker.request_paint_in(_READING_SECONDS)
+            self._draw_nothing(f"curves of {self._place()}", "Reading the curves.")
+            return
+        if not isinstance(source, StageCurves) and source.read_on():
             self.services.ticker.request_paint()
         chart, place = self._chart()
         alarms = self._alarms(source)
@@ -174,7 +181,10 @@ class ChartsPane(PlotPane):
         if source is None:
             return self.services.runs.view is not None
         with suppress(ConsoleError):
-            source.read_on()
+            if not isinstance(source, StageCurves):
+                source.read_on()
+            elif not source.is_complete:
+                return False
             return not source.curves.metrics() and not _bars_of(source, _stage_of(self.services, source))
         return False  # the reason stands in the pane
 
@@ -334,14 +344,14 @@ class ChartsPane(PlotPane):
         return was
 
     def _draw_compared(self) -> None:
-        """Draw the compared runs; one piece of one spool is read at a time."""
+        """Draw the compared runs; one piece of one output is read at a time."""
         from actions.run.comparison import differences_of
         from tui.present.telemetry.charts import compared_curves, difference_lines, legend_lines
 
         runs = self._compared
         if any(run.read_on() for run in runs):
             self.services.ticker.request_paint()
-        self.show_health(FeedHealth(FeedState.ENDED, "from the runs' spools · esc ends the comparison"))
+        self.show_health(FeedHealth(FeedState.ENDED, "from the runs' output · esc ends the comparison"))
         chart, place = self._chart()
         if chart is None:
             self._draw_nothing(f"{len(runs)} runs compared", f"Reading the curves of {len(runs)} runs…")
@@ -386,7 +396,7 @@ class ChartsPane(PlotPane):
 
             return compared_charts(shared_metrics([run.metrics() for run in self._compared]))
         source = self._source
-        if source is None:
+        if source is None or (isinstance(source, StageCurves) and not source.is_complete):
             return []
         stage = _stage_of(self.services, source)
         return charts_of(source.curves.metrics(), stage.charts if stage else ())
@@ -405,7 +415,7 @@ class ChartsPane(PlotPane):
         if self._source is not None and self._source is self.services.watched:
             return self.services.supervisor.health(WATCH)
         nothing = "no curve yet" if self.services.runs.view is not None else "no run on screen"
-        word = "from the run's spool" if self._source else nothing
+        word = _words_of(self._source) if self._source else nothing
         is_live = self._source is not None and self.services.runs.is_busy
         return FeedHealth(FeedState.LIVE if is_live else FeedState.ENDED, word)
 
@@ -423,16 +433,15 @@ class ChartsPane(PlotPane):
         stage = wanted if is_stage else watched_stage(view, folder)
         if stage is None:
             self._source = watched if is_copy else None
-        elif self._spooled is None or (self._spooled.folder, self._spooled.stage) != (folder, stage):
-            self._source = self._spooled = SpoolCurves(folder, stage)
         else:
-            is_behind = is_copy and not self._spooled.read_on() and _is_ahead(watched, self._spooled)
-            self._source = watched if is_behind else self._spooled
+            self._stored = self.services.curves.of(folder, stage)
+            is_behind = is_copy and self._stored.is_complete and _is_ahead(watched, self._stored)
+            self._source = watched if is_behind else self._stored
 
     def _place(self) -> str:
         """Name run, stage and job of what is drawn, or of what will be; empty without any."""
         view, source = self.services.runs.view, self._source
-        if source is not None and not isinstance(source, SpoolCurves):
+        if source is not None and not isinstance(source, StageCurves):
             return source.title
         if view is None:
             return ""
@@ -468,6 +477,15 @@ def _guidance(services: ConsoleServices, source: CurveSource | None, launch_key:
     return f"No curve yet. Curves are read from the logs of jobs{': ' * bool(jobs)}{', '.join(jobs)}."
 
 
+def _words_of(source: CurveSource) -> str:
+    """Return where curves come from, how much of them is read, and what of them is damaged."""
+    if not isinstance(source, StageCurves):
+        return "from the run's output"
+    if not source.is_complete:
+        return f"reading {source.read_bytes >> 20} of {source.size_bytes >> 20} MiB"
+    return f"from the run's output{lost_text(source.lost)}"
+
+
 def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
     """Return whether the pods have printed more than the store has: a run without a runner goes on there alone."""
     return watched is not None and watched.curves.revision > copied.curves.revision
@@ -499,6 +517,6 @@ def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str,
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:
     view = services.runs.view
-    if view is None or not isinstance(source, SpoolCurves):
+    if view is None or not isinstance(source, StageCurves):
         return None
     return next((stage for stage in view.stages if stage.id == source.stage), None)

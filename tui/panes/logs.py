@@ -1,4 +1,4 @@
-"""The logs pane: a stage's log from the run's spool, or any pod's over the API."""
+"""The logs pane: a stage's log from the run's output, or any pod's over the API."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from actions.base.clock import Clock
 from actions.base.errors import MissingError, ParameterError, RefusedError
 from actions.base.untrusted import redact
 from actions.base.wording import counted, listed
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
 from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
+from tui.feeds.output import NEWEST_BYTES, OutputLogFeed, lost_text, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices, default_namespace, replay_epoch
-from tui.feeds.spool import SpoolLogFeed, place_of, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.base import ON_OFF, Pane, bindings_of
@@ -47,6 +48,24 @@ _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
 """A pane that was not refreshed for this long is hidden."""
 
 
+class _WholeLog:
+    """The log of a stage from its first line on, read behind its newest lines.
+
+    Args:
+        feed: All lines.
+        clock: Time.
+    """
+
+    def __init__(self, feed: OutputLogFeed, clock: Clock) -> None:
+        self.feed = feed
+        self.buffer = LogBuffer()
+        self.pump = LogPump(feed, self.buffer.extend_tagged, clock=clock)
+
+    def reaches(self, newest: OutputLogFeed) -> bool:
+        """Return whether all lines that the feed of the newest ones has given are there."""
+        return self.feed.offset >= newest.offset and (newest.holds_back or not self.feed.holds_back)
+
+
 class LogsPane(Pane):
     """The log view of one source at a time; by default that of the run's stage at work, or of the watched job.
 
@@ -68,6 +87,8 @@ class LogsPane(Pane):
         self._view = LogView(LogBuffer())
         self._feed: LogFeed | None = None
         self._pump: LogPump | None = None
+        self._whole: _WholeLog | None = None
+        """The same log from its first line on, while that is read behind the newest lines."""
         self._next_slice: Timer | None = None
         self._pulled_at = 0.0
         self._pod: PodFacts | None = None
@@ -98,10 +119,25 @@ class LogsPane(Pane):
         if self._pump is None:
             return
         has_more = self._pump.drain()
+        if self._whole is not None and not has_more:
+            has_more = self._read_whole(self._whole)
         if has_more or self._pump.feed.holds_back:
             self.services.ticker.request_paint()
         if has_more and self.services.clock.monotonic() - self._pulled_at < _SEEN_SECONDS:
             self._next_slice = self.set_timer(PAUSE_SECONDS, self._take_in)
+
+    def _read_whole(self, whole: _WholeLog) -> bool:
+        """Take older lines for some milliseconds; once all are there, show them above the newest ones.
+
+        Returns:
+            Whether there are more.
+        """
+        newest = self._feed
+        if whole.pump.drain() or not (isinstance(newest, OutputLogFeed) and whole.reaches(newest)):
+            return True
+        self._feed, self._pump, self._whole = whole.feed, whole.pump, None
+        self._view.show(whole.buffer, is_longer=True)
+        return False
 
     def show_target(self, of: str) -> None:
         """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or follow the run (empty).
@@ -280,7 +316,7 @@ class LogsPane(Pane):
         feed = self._feed
         if stage is None or folder is None:
             self._show_nothing()
-        elif not isinstance(feed, SpoolLogFeed) or (feed.folder, feed.stage) != (folder, stage):
+        elif not isinstance(feed, OutputLogFeed) or (feed.folder, feed.stage) != (folder, stage):
             self._show_stage(stage)
         elif view is not None:
             self.entitle(f"log of {place_of(view, stage)}")  # its workload may have been made meanwhile
@@ -290,7 +326,10 @@ class LogsPane(Pane):
         if folder is not None:
             self.services.supervisor.drop(_WORK)
             self._pod = None
-            self._show(SpoolLogFeed(folder, stage))
+            newest = OutputLogFeed(folder, stage, newest_bytes=NEWEST_BYTES)
+            self._show(newest)
+            if newest.offset:
+                self._whole = _WholeLog(OutputLogFeed(folder, stage), self.services.clock)
 
     def _show_nothing(self) -> None:
         """Show an empty log: no line of another run may stand beside the one on screen."""
@@ -298,14 +337,14 @@ class LogsPane(Pane):
         self.entitle(f"log of {view.id}" if view is not None else self.CONTEXT.value)
         if self._feed is not None:
             self.services.supervisor.drop(_WORK)
-            self._feed = self._pump = self._pod = None
+            self._feed = self._pump = self._pod = self._whole = None
             self._view.show(LogBuffer())
 
     def _show(self, feed: LogFeed) -> None:
-        self._feed = feed
+        self._feed, self._whole = feed, None
         view = self.services.runs.view
         title = feed.title
-        if isinstance(feed, SpoolLogFeed) and view is not None and view.id == feed.folder.name:
+        if isinstance(feed, OutputLogFeed) and view is not None and view.id == feed.folder.name:
             title = place_of(view, feed.stage)
         self.entitle(f"log of {title}")
         buffer = LogBuffer()
@@ -320,7 +359,12 @@ class LogsPane(Pane):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:
             return FeedHealth(FeedState.ENDED, "no log selected")
-        return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's spool")
+        words = "from the run's output"
+        if self._whole is not None:
+            words += f" · older lines: {self._whole.feed.share:.0%}"
+        if isinstance(self._feed, OutputLogFeed):
+            words += lost_text(self._feed.lost)
+        return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, words)
 
     def _find(self, name: str) -> PodFacts:
         subject = parse_subject(name, default_namespace=default_namespace(self.services))

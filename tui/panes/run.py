@@ -24,7 +24,7 @@ from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
 
 if TYPE_CHECKING:
-    from tui.feeds.spool import OwnProgress
+    from tui.feeds.output import OwnProgress
 
 
 _MOST_HEADING = 6
@@ -185,7 +185,7 @@ class RunPane(Pane):
             return {}
         with suppress(JournalError):
             if self._progress is None or (self._progress.folder, self._progress.stage) != (folder, stage.id):
-                from tui.feeds.spool import OwnProgress
+                from tui.feeds.output import OwnProgress
 
                 self._progress = OwnProgress(folder, stage.id)
             left = self._progress.left_seconds()

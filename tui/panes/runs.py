@@ -126,8 +126,8 @@ class RunsPane(TablePane[RunRow]):
         self.show_health(replace(health, detail=others.note) if is_noted else health)
         if not runs.is_listed and health.state is FeedState.ENDED:  # not even begun: a question waits for its answer
             self.table.empty = "Reading the runs."
-        over = self.services.upkeep.label
-        self.entitle(f"runs · {over}: see eksml-tui runs disk" if over else "runs")
+        unread = f" · {len(runs.unread)} not read yet" if runs.unread else ""
+        self.entitle(f"runs{unread}")
         elsewhere = runs.listed_elsewhere()
         silent = frozenset(run.id for run in elsewhere if others.is_silent(run))
         troubles = troubles_elsewhere(self.services)

@@ -403,9 +403,11 @@ def trouble_in(notices: Iterable[Notice]) -> str:
 
 
 def summary_state_cell(run: RunSummary) -> Span:
-    """The run's state, red while its pods are in trouble, or `unreadable`."""
+    """The run's state, red while its pods are in trouble, of a copy as such, or `unreadable`."""
     if run.error:
         return Span("unreadable", Tone.BAD)
+    if run.is_copy:
+        return Span(f"copy, {run.state.value}", Tone.MUTED)
     if trouble_in(run.notices):
         return Span(f"▲ {run.state.value}", Tone.BAD)
     return Span(state_words(run.state, run.paid), RUN_TONES[run.state])

@@ -5,7 +5,6 @@ A value is taken from the first of these that has it: the flag, the environment 
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Mapping
 from enum import StrEnum
@@ -35,20 +34,8 @@ class SettingForm(StrEnum):
     WORDS = "a list of texts"
     STORE = "an address such as s3://BUCKET/PREFIX"
     HOURS = "hours such as 22:00-07:00"
-    SIZE = "a size such as 20 GiB"
     MOMENT = "a time such as 22:30, +8h or 2026-11-20T22:30:00Z"
     WATCHDOG = "a time such as 1h or 90m: ten minutes at least, seven days at most"
-
-
-SIZE = re.compile(r"^([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]i?)?B?$")
-"""A number of bytes with a unit: `20 GiB`, `500MB`, `1.5T`."""
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-
-
-def size_of(text: str) -> int | None:
-    """Read a size; return bytes, `None` if it is none, or less than one."""
-    parts = SIZE.fullmatch(text)
-    return int(float(parts[1]) * _UNITS[parts[2] or ""]) or None if parts else None
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -174,18 +161,6 @@ SETTINGS: tuple[Setting, ...] = (
         "The time without a heartbeat after which a CronJob in the cluster stops a run's jobs",
         "--watchdog",
     ),
-    Setting(
-        "compact_after_days",
-        SettingForm.NUMBER,
-        "Days after its end until a run's logs and curves are compacted",
-        default=14.0,
-    ),
-    Setting(
-        "runs_max_size",
-        SettingForm.SIZE,
-        "The space on disk above which the console warns, and compacts all runs that are over",
-        default=0,
-    ),
     Setting("aliases", SettingForm.LINES, "Words of the : line, and the lines that they stand for", default={}),
     Setting("filters", SettingForm.LINES, "Filters by name, for :filter @NAME", default={}),
 )
@@ -261,7 +236,6 @@ def config_schema() -> dict[str, Any]:
 
 _PATTERNS = {
     SettingForm.HOURS: r"^\d\d:\d\d-\d\d:\d\d$",
-    SettingForm.SIZE: SIZE.pattern,
     SettingForm.STORE: "^s3://",
     SettingForm.MOMENT: r"^(\+[0-9.dhm]+|\d\d:\d\d|\d{4}-\d\d-\d\d.+)$",
     SettingForm.WATCHDOG: "^[0-9.dhm]+$",
@@ -280,7 +254,7 @@ def _form(setting: Setting) -> dict[str, Any]:
             return {"enum": list(setting.choices)}
         case SettingForm.WORDS:
             return {"type": "array", "items": {"type": "string"}}
-        case SettingForm.HOURS | SettingForm.SIZE | SettingForm.STORE | SettingForm.MOMENT | SettingForm.WATCHDOG:
+        case SettingForm.HOURS | SettingForm.STORE | SettingForm.MOMENT | SettingForm.WATCHDOG:
             return {"type": "string", "pattern": _PATTERNS[setting.form]}
         case SettingForm.LINES:
             return {"type": "object", "additionalProperties": {"type": "string"}}

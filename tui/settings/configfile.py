@@ -15,7 +15,7 @@ from actions.command.verbs import (
     COMMANDS,
     nearest_hint,
 )
-from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path, size_of
+from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path
 from tui.settings.filters import parse_filter
 from tui.settings.settings import hours_of
 
@@ -146,10 +146,6 @@ def _hours(_document: Document, _setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) and hours_of(value) is not None else None
 
 
-def _size(_document: Document, _setting: Setting, value: Any) -> int | None:
-    return size_of(value) if isinstance(value, str) else None
-
-
 def _moment(_document: Document, _setting: Setting, value: Any) -> str | None:
     from actions.run.limits.options import is_moment
 
@@ -173,7 +169,6 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.WORDS: _words,
     SettingForm.STORE: _home,
     SettingForm.HOURS: _hours,
-    SettingForm.SIZE: _size,
     SettingForm.MOMENT: _moment,
     SettingForm.WATCHDOG: _watchdog,
 }

@@ -124,18 +124,6 @@ class AlarmSettings(msgspec.Struct, frozen=True, kw_only=True):
         return moment >= self.quiet_from or moment < self.quiet_to
 
 
-class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The upkeep of what runs take on disk.
-
-    Args:
-        compact_after_days: Days after its newest record until a run that is over is compacted.
-        max_bytes: Bytes of all runs above which the console warns, and compacts all that are over; 0 for none.
-    """
-
-    compact_after_days: float = 14.0
-    max_bytes: int = 0
-
-
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The values that the command line, the environment and the settings files decide.
 
@@ -162,7 +150,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
-        disk: The upkeep of what runs take on disk.
         layout_folder: Folder of the saved layouts; `None` to keep none.
         capture: Keeps what the backends send; `None` to keep nothing.
         replay: The capture that is shown in the place of a cluster; `None` for a live console.
@@ -192,7 +179,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     checks_launches: bool = True
     alarms: AlarmSettings = AlarmSettings()
     limits: LimitTexts | None = None
-    disk: DiskSettings = DiskSettings()
     layout_folder: Path | None = None
     capture: CaptureWriter | None = None
     replay: Replay | None = None

@@ -14,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 
-from actions.base.wording import counted, folded, listed
+from actions.base.wording import counted, folded
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.widgets.base import LineWidget, NavigableWidget
 from tui.widgets.line_level import ERRORS
@@ -27,7 +27,8 @@ from tui.widgets.log_renderer import (
     LogWindow,
     MatchingLines,
     ScreenRow,
-    Wrap,
+    finds_of,
+    holdings_of,
     moved,
     rows_before,
     rows_from,
@@ -94,6 +95,8 @@ class LogLines(NavigableWidget, can_focus=True):
         self._rows: list[ScreenRow] = []
         self._seen_end = -1
         self._paused_at = 0
+        self._stays: LineSearch | None = None
+        """The filter of a longer buffer: until it has come to the lines on screen, their place is kept."""
 
     @property
     def options(self) -> LogOptions:
@@ -137,13 +140,17 @@ class LogLines(NavigableWidget, can_focus=True):
         """The numbers of the lines on the screen, each once."""
         return list(dict.fromkeys(row.line for row in self._rows if row.line >= self._buffer.start))
 
-    def show(self, buffer: LogBuffer) -> None:
-        """Show another buffer, from its end."""
+    def show(self, buffer: LogBuffer, shift: int | None = None, search: LineSearch | None = None) -> None:
+        """Show another buffer from its end; or, filtered, one that has these lines `shift` numbers later: they stay."""
         self._buffer = buffer
-        self._window = AllLines(buffer)
-        self._renderer.use(buffer)
-        self._is_following = True
-        self.lay_rows()
+        self._renderer.use(buffer, shift)
+        if shift is None:
+            self._is_following = True
+        else:
+            self._anchor = ScreenRow(max(self._anchor.line + shift, buffer.start), self._anchor.part)
+            self._paused_at += shift
+        self._stays = search
+        self.filter(search)
 
     def filter(self, search: LineSearch | None) -> None:
         """Show only what `search` finds; `None` shows everything."""
@@ -176,7 +183,9 @@ class LogLines(NavigableWidget, can_focus=True):
             self._rows = rows_from(self._window, self._height_of, self._anchor, height)
         if self._is_following or len(self._rows) < height:
             self._rows = rows_before(self._window, self._height_of, ScreenRow(self._buffer.end, 0), height)
-        self._anchor = self._rows[0] if self._rows else ScreenRow(self._buffer.start, 0)
+        if self._stays is None or self._stays.is_complete:
+            self._stays = None
+            self._anchor = self._rows[0] if self._rows else ScreenRow(self._buffer.start, 0)
         self.refresh()
 
     def step(self, lines: int) -> None:
@@ -282,25 +291,6 @@ def movement_of(lines: LogLines) -> Cells:
     return (Span("‖ paused", Tone.WARN),)
 
 
-def finds_of(finds: Finds, current: int | None) -> Cells:
-    """Return errors, search and filter with their counts; `…` while the scan is incomplete."""
-    cells: list[Span] = []
-    search, narrowed, errors = finds
-    if errors is not None:
-        place = f"{errors.rank(current) + 1:,}/" if current is not None and search is None else ""
-        is_clean = not errors.matches and not _more(errors)
-        count = f"  ✘ error {place}{len(errors.matches):,}{_more(errors)}"
-        cells.append(Span("  no error", Tone.MUTED) if is_clean else Span(count, Tone.BAD))
-    if search is not None:
-        place = "" if current is None else f"{search.rank(current) + 1:,}/"
-        cells.append(Span(f"  /{search.pattern} {place}{len(search.matches):,}{_more(search)}", Tone.ACCENT))
-    if narrowed is not None:
-        only = f"only {listed(sorted(narrowed.only), 1)} " if narrowed.only else ""
-        sign = f"&{narrowed.pattern} " if narrowed.pattern else ""
-        cells.append(Span(f"  {only}{sign}{len(narrowed.matches):,}{_more(narrowed)}", Tone.ACCENT))
-    return tuple(cells)
-
-
 def marked_range(lines: LogLines, reached: int | None) -> tuple[int, int] | None:
     """Return the first and the last line from the mark to the line reached, else to the end of the screen that is away
     from it; `None` without a mark.
@@ -323,19 +313,6 @@ def marks_of(lines: LogLines, reached: int | None) -> Cells:
     place = f"{marks.numbers.index(marks.at) + 1}/" if marks.at in marks.numbers else ""
     count = counted(window.rank(marked[1] + 1) - window.rank(marked[0]), "line")
     return (Span(f"  {MARK_SIGN} mark {place}{len(marks.numbers)}, {count} to copy", Tone.ACCENT),)
-
-
-def holdings_of(buffer: LogBuffer, options: LogOptions) -> Cells:
-    """Return the number of lines held and dropped, and the active options."""
-    dropped = f"{buffer.evicted:,} older dropped · " if buffer.evicted else ""
-    wrap = {Wrap.TRACEBACKS: "", Wrap.ALL: " · wrap", Wrap.NONE: " · cut"}[options.wrap]
-    raw = "" if options.lays_json else " · JSON raw"
-    held = buffer.end - buffer.start
-    return (Span(f"{dropped}{held:,} line{'s' * (held != 1)}{wrap}{raw}", Tone.MUTED),)
-
-
-def _more(search: LineSearch) -> str:
-    return "" if search.is_complete else "…"
 
 
 SCAN_PAUSE_SECONDS = 0.005
@@ -409,9 +386,24 @@ class LogView(Vertical):
         self._lines.focus(scroll_visible)
         return self
 
-    def show(self, buffer: LogBuffer) -> None:
-        """Show another buffer; search and filter stay and start anew."""
-        self._buffer = buffer
+    def show(self, buffer: LogBuffer, *, is_longer: bool = False) -> None:
+        """Show another buffer; search and filter stay and start anew.
+
+        Args:
+            buffer: The lines.
+            is_longer: It has the same newest lines, and others before them. What is on screen stays in place.
+        """
+        shift, self._buffer = buffer.end - self._buffer.end, buffer
+        if is_longer:
+            self._current = None if self._current is None else self._current + shift
+            self._search, self._filter, self._errors = (
+                LineSearch(buffer, one.pattern, one.only) if one is not None else None
+                for one in (self._search, self._filter, self._errors)
+            )
+            self._lines.show(buffer, shift, self._filter)
+            self._lines.highlight(self._search, current=self._current)
+            self._scan()
+            return
         self._lines.show(buffer)
         self._errors = self._wants_error = None
         self.search(self._search.pattern if self._search else "")

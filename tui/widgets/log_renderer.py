@@ -1,4 +1,4 @@
-"""The rows of a log view: the lines that pass the filter, the rows they wrap to, and their drawing."""
+"""The rows of a log view: the lines that pass the filter, the rows they wrap to, and their drawing; and its status."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from actions.base.wording import listed
 from actions.telemetry.json_lines import JsonLine, read_json_line
 from tui.present.ansi import segments_of, visible_text
+from tui.present.cells import Cells, Span, Tone
 from tui.present.text import clock_of, short_names
 from tui.widgets.base import LineWidget
 from tui.widgets.line_level import (
@@ -27,7 +29,7 @@ from tui.widgets.line_level import (
     severity_at,
     severity_of,
 )
-from tui.widgets.log_buffer import BufferedLine, LineMarks, LineSearch, LogBuffer
+from tui.widgets.log_buffer import BufferedLine, Finds, LineMarks, LineSearch, LogBuffer
 
 
 class LogWindow(Protocol):
@@ -227,12 +229,21 @@ class LogRenderer:
         self._left = left
         self.forget()
 
-    def use(self, buffer: LogBuffer) -> None:
-        """Draw the lines of another buffer."""
+    def use(self, buffer: LogBuffer, shift: int | None = None) -> None:
+        """Draw the lines of another buffer.
+
+        Args:
+            buffer: The lines.
+            shift: The number by which those of the present one are later in it; `None`: they are other lines.
+        """
         self._buffer = buffer
         self._names = {}
-        self._left = 0
-        self.marks = LineMarks()
+        if shift is None:
+            self._left = 0
+            self.marks = LineMarks()
+        else:
+            self.marks.numbers = [number + shift for number in self.marks.numbers]
+            self.marks.at = None if self.marks.at is None else self.marks.at + shift
         self.mark(None, None)
 
     def toggle(self, option: str) -> None:
@@ -314,7 +325,7 @@ class LogRenderer:
     def _body(self, painter: LineWidget, record: BufferedLine, line: int) -> list[Segment]:
         resolved_styles = painter.resolved_styles
         if record.is_marker:
-            text = record.text.removeprefix("-- ").removesuffix(" --")  # as a spool and a pipe have it
+            text = record.text.removeprefix("-- ").removesuffix(" --")  # as an output and a pipe have it
             return [Segment(f"── {text} ──", resolved_styles.parts["log--marker"])]
         plain = segments_of(record.text)
         text = "".join(part for part, _, _ in plain)
@@ -400,3 +411,35 @@ def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment] | N
         for index, piece in enumerate(pieces)
         for segment in piece
     ]
+
+
+def finds_of(finds: Finds, current: int | None) -> Cells:
+    """Return errors, search and filter with their counts; `…` while the scan is incomplete."""
+    cells: list[Span] = []
+    search, narrowed, errors = finds
+    if errors is not None:
+        place = f"{errors.rank(current) + 1:,}/" if current is not None and search is None else ""
+        is_clean = not errors.matches and not _more(errors)
+        count = f"  ✘ error {place}{len(errors.matches):,}{_more(errors)}"
+        cells.append(Span("  no error", Tone.MUTED) if is_clean else Span(count, Tone.BAD))
+    if search is not None:
+        place = "" if current is None else f"{search.rank(current) + 1:,}/"
+        cells.append(Span(f"  /{search.pattern} {place}{len(search.matches):,}{_more(search)}", Tone.ACCENT))
+    if narrowed is not None:
+        only = f"only {listed(sorted(narrowed.only), 1)} " if narrowed.only else ""
+        sign = f"&{narrowed.pattern} " if narrowed.pattern else ""
+        cells.append(Span(f"  {only}{sign}{len(narrowed.matches):,}{_more(narrowed)}", Tone.ACCENT))
+    return tuple(cells)
+
+
+def holdings_of(buffer: LogBuffer, options: LogOptions) -> Cells:
+    """Return the number of lines held and dropped, and the active options."""
+    dropped = f"{buffer.evicted:,} older dropped · " if buffer.evicted else ""
+    wrap = {Wrap.TRACEBACKS: "", Wrap.ALL: " · wrap", Wrap.NONE: " · cut"}[options.wrap]
+    raw = "" if options.lays_json else " · JSON raw"
+    held = buffer.end - buffer.start
+    return (Span(f"{dropped}{held:,} line{'s' * (held != 1)}{wrap}{raw}", Tone.MUTED),)
+
+
+def _more(search: LineSearch) -> str:
+    return "" if search.is_complete else "…"

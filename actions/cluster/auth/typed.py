@@ -124,7 +124,7 @@ class TypedClient(ApiClient):
         return FormatError(f"The API server of {self._context} did not answer with a {kind} ({why}).")
 
 
-def document_of(model: BaseModel) -> dict[str, Any]:
+def model_document(model: BaseModel) -> dict[str, Any]:
     """Return a model as the document that it stands for, without the fields that are not set."""
     found: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
     return found

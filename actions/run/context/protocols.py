@@ -177,7 +177,7 @@ class RunBackend(Protocol):
         ...
 
     def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AbstractAsyncContextManager[None]:
-        """Spool the logs and accelerator samples that the stage's `watch` names, while the context is entered.
+        """Store the logs and accelerator samples that the stage's `watch` names, while the context is entered.
 
         Failures of that do not leave the context: they are warnings in `journal`, and `with_warnings` adds the gaps.
         """

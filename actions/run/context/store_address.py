@@ -1,10 +1,9 @@
 """The address of a store, and the keys of a run in it.
 
-`PREFIX/runs/RUN_ID/about.json`                          the run in a few words, written at its launch
-`…/lease.json`                                           who carries it out, since when, and its newest state
+`PREFIX/runs/RUN_ID/lease.json`                          the run in a few words, who carries it out, its newest state
 `…/journal/FIRST_SEQ.jsonl`                              records of the journal, from that number on
 `…/files/NAME`                                           small files of the run's folder
-`…/series/PATH/GENERATION/OFFSET`                        whole lines of an append-only file, from that byte on
+`…/output/STAGE/STREAM/NAME`                             a segment of output, or the open end of a stream
 `…/terraform/STAGE.tfstate`                              written by Terraform's own s3 backend
 """
 

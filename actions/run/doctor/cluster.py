@@ -28,12 +28,12 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.sources import is_there
-from actions.run.presence.lease import read_cluster_lease
-from actions.run.presence.record import NAMESPACE
+from actions.run.store.kubernetes import KubernetesStore
+from actions.run.store.lease_object import NAMESPACE
 
 ROLES_FILE = "rbac.yaml"
-LOOK, LAUNCH, PREPARE, TEARDOWN, RECORD, SHELL = (
-    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "record", "shell")
+LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL = (
+    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "store", "shell")
 )
 IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
 """The roles that are bound in namespaces."""
@@ -140,7 +140,7 @@ def rights_remedy(role: str, namespace: str) -> str:
 
 def role_question(session: KubeSession, role: str, namespace: str) -> Question:
     """Return the question for one of the shipped roles."""
-    bound = NAMESPACE if role == RECORD else namespace if role in IN_ONE_NAMESPACE else ""
+    bound = NAMESPACE if role == STORE else namespace if role in IN_ONE_NAMESPACE else ""
     rights = recommended_rights(role)
 
     async def look() -> Observation:
@@ -205,10 +205,10 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         return []
     scrapes = Question("Prometheus", partial(check_prometheus, session), PROMETHEUS_REMEDY)
     if launch is None:
-        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, RECORD, SHELL)
+        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL)
         return [*(role_question(session, role, namespace) for role in asked), scrapes]
     prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
-    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN, RECORD]
+    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN, STORE]
     connection = ClusterConnection(session, Discovery(session))
     objects = Question(
         "names of objects",
@@ -280,17 +280,17 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
             document = await connection.find(ref)
             labels: Mapping[str, Any] = ((document or {}).get("metadata") or {}).get("labels") or {}
             if labels.get(RUN_LABEL):
-                owner = await _owner_of(connection, str(labels[RUN_LABEL]))
+                owner = await _owner_of(connection, str(labels[RUN_LABEL]), launch.namespace)
                 return failed(f"{ref.describe()} belongs to the run {labels[RUN_LABEL]}{owner}.")
             if document is not None and isinstance(stage, JobStage | PodStage):
                 return failed(f"{ref.describe()} exists already, so the stage {stage.id} would not start its own.")
     return passed(f"None of {count} objects belongs to another run.")
 
 
-async def _owner_of(connection: ClusterConnection, run_id: str) -> str:
-    """Return ` of USER@HOST` by the run's record in the cluster; empty if that is not there or cannot be read."""
+async def _owner_of(connection: ClusterConnection, run_id: str, namespace: str) -> str:
+    """Return ` of USER@HOST` by the run's lease in the cluster; empty if that is not there or cannot be read."""
     try:
-        lease = await read_cluster_lease(connection, run_id)
+        lease = await KubernetesStore(connection.session, NAMESPACE, namespace).lease(run_id)
     except ConsoleError:
         return ""
     return f" of {lease.owner}" if lease is not None else ""

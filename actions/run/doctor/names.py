@@ -21,10 +21,11 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
-from actions.run.journal.reader import RunSummary, list_runs, load_run
+from actions.run.journal.reader import RunSummary, load_run
 from actions.run.paid import paid_of
 from actions.run.state.records import CheckResult
 from actions.run.state.view import OVER, RunState, RunView
+from actions.run.summaries import list_runs
 
 _SHOWN = 5
 """The most names in a sentence."""
@@ -173,7 +174,7 @@ def _runs_there(launch: PlannedLaunch, base: Path | None) -> Observation:
     Raises:
         ConfigError: The folder of all runs cannot be read.
     """
-    there = [run for run in list_runs(base) if run.cluster == launch.cluster]
+    there = [run for run in list_runs(base) if run.cluster == launch.cluster and not run.is_copy]
     left = [run for run in there if run.error or run.state is not RunState.TORN_DOWN]
     return runs_observation(launch, sorted(left, key=lambda run: bool(run.taken_by) or run.state in OVER))
 

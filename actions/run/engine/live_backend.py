@@ -38,9 +38,9 @@ from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.engine.fence import CLUSTER_ARBITER
 from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
+from actions.run.output.collector import watching
+from actions.run.output.records import stored_losses
 from actions.run.presence.publish import withdraw
-from actions.run.spool.collector import watching
-from actions.run.spool.format import spooled_losses
 from actions.run.stages.capacity import CapacityHandler
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
@@ -119,7 +119,7 @@ class LiveBackend:
         watch = context.blueprint.stage(stage.id).watch
         if watch is None:
             yield
-            self._losses = spooled_losses(self._folder, stage.id)
+            self._losses = stored_losses(self._folder, stage.id)
             return
         async with watching(context, watch) as watcher:
             yield

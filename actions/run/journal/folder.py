@@ -64,14 +64,9 @@ def terraform_path(folder: Path, stage: str) -> Path:
     return folder / "terraform" / stage
 
 
-def logs_path(folder: Path, stage: str) -> Path:
-    """Return the folder of the spooled log lines of a stage's pods."""
-    return folder / "logs" / stage
-
-
-def series_path(folder: Path, stage: str) -> Path:
-    """Return the folder of a stage's spooled curve points and accelerator samples."""
-    return folder / "series" / stage
+def output_path(folder: Path, stage: str) -> Path:
+    """Return the folder of a stage's output: log lines, points, samples of accelerators."""
+    return folder / "output" / stage
 
 
 def heartbeat_path(folder: Path) -> Path:

@@ -25,13 +25,6 @@ STALE_SECONDS = 60.0
 _ARRIVING = "Its takeover by this machine has not come to its end."
 
 
-class FilePosition(msgspec.Struct, frozen=True):
-    """The part of a growing file that was copied."""
-
-    generation: str
-    end: int
-
-
 class MirrorMark(msgspec.Struct, frozen=True):
     """The mark, written with each copy."""
 
@@ -53,9 +46,7 @@ class MirrorMark(msgspec.Struct, frozen=True):
     notes: dict[str, str] = {}
     troubles: dict[str, str] = {}
     etags: dict[str, str] = {}
-    """Of small files, by name."""
-    positions: dict[str, FilePosition] = {}
-    """Of growing files, by path."""
+    """Of small files and open ends of output, by name."""
     is_arriving: bool = False
     """It is not a copy: a takeover by this machine has not come to its end."""
 
@@ -98,6 +89,11 @@ class MirrorMark(msgspec.Struct, frozen=True):
 def copies_folder() -> Path:
     """Return the folder of the copies of all runs of other machines; it may not exist yet."""
     return state_folder() / "mirrors"
+
+
+def mark_path(folder: Path) -> Path:
+    """Return the path of a folder's mark."""
+    return folder / _NAME
 
 
 def read_mark(folder: Path) -> MirrorMark | None:

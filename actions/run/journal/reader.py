@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -14,15 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, ConsoleError, JournalError
+from actions.base.errors import JournalError, RefusedError
 from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.elsewhere import read_elsewhere, read_fence
-from actions.run.journal.folder import has_room, journal_path, runs_folder
+from actions.run.journal.folder import has_room, journal_path
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
 from actions.run.journal.mirrored import MirrorMark, read_mark
-from actions.run.journal.run_ids import known_numbers
 from actions.run.journal.schema import migrate
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, translated
@@ -137,6 +135,7 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
 
 
 STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
+COPY = "It is a copy of the folder of run {run}, to look at only."
 
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
@@ -179,7 +178,7 @@ class RunReader:
         self.newest: RunView | None = None
         """The result of the last poll that found something."""
         self._is_alive = self._is_starting = False
-        self._is_copy = read_mark(folder) is not None
+        self._is_mirrored = read_mark(folder) is not None
         self._folded: RunView | None = None
         self._near: tuple[Notice, ...] = ()
         self._looked_at = 0.0
@@ -219,11 +218,12 @@ class RunReader:
 
     def _poll(self) -> RunView | None:
         self._take(only_news=True)
-        mark = read_mark(self.folder) if self._is_copy else None
+        mark = read_mark(self.folder) if self._is_mirrored else None
         if mark is not None:
             return self._poll_copy(mark)
-        self._is_copy = False
-        lease = self._lease if self._lease is not None and self._lease.is_alive else None
+        self._is_mirrored = False
+        original = self._original()
+        lease = self._lease if self._lease is not None and self._lease.is_alive and not original else None
         beat = self._watch.heartbeat_of(lease)
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
@@ -241,7 +241,10 @@ class RunReader:
             self._looked_at = 0.0
         notices = (*self._near_limits(), *notices)
         other = read_elsewhere(self.folder, view.epoch) if is_idle else None
-        if other is not None:
+        if original:
+            notices = (Notice(NoticeKind.COPY, COPY.replace("{run}", view.id), place=view.id), *notices)
+            view = replace(view, id=printable(self.folder.name))
+        elif other is not None:
             text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
             notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
         elif lease is None and not is_starting and is_unattended(view):
@@ -252,6 +255,16 @@ class RunReader:
         view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
         self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest
+
+    def _original(self) -> str:
+        """Return the run that this folder is a copy of, by its name; empty if it is the run's own.
+
+        A hidden folder does not count: it is about to get its name, or was put aside.
+        """
+        created = self._records[0].body if self._records else None
+        if not isinstance(created, Created) or self.folder.name.startswith("."):
+            return ""
+        return created.run_id if created.run_id != self.folder.name else ""
 
     def _has_left_home_behind(self, view: RunView) -> bool:
         """Return whether nothing is left to do, and the runner was lost: one that ends gives its lease back."""
@@ -287,6 +300,12 @@ class RunReader:
             self._near = limit_notices(self._folded, self._clock.now().timestamp())
         return self._near
 
+    @property
+    def number(self) -> int:
+        """The run's position in the order of creation, by its journal; 0 if unknown."""
+        created = self._records[0].body if self._records else None
+        return created.number if isinstance(created, Created) else 0
+
     def records(self) -> tuple[JournalRecord, ...]:
         """Return all records as of the last poll."""
         return tuple(self._records)
@@ -318,17 +337,24 @@ def load_run(folder: Path) -> RunView:
     Raises:
         JournalError: Its journal cannot be read.
     """
-    return _load(folder)[0]
-
-
-def _load(folder: Path) -> tuple[RunView, int, bool]:
-    """Return the run, its number in the order of creation from its journal, and whether its runner is alive."""
-    reader = RunReader(folder)
-    view = reader.poll()
+    view = RunReader(folder).poll()
     if view is None:
         raise JournalError(f"{folder} cannot be read.")
-    created = reader.records()[0].body
-    return view, created.number if isinstance(created, Created) else 0, reader.runner_alive
+    return view
+
+
+def refuse_copy(view: RunView) -> None:
+    """Refuse to act on a run whose folder has another name than the run, as a copy of it has.
+
+    Raises:
+        RefusedError: With the way out.
+    """
+    copy = next((notice for notice in view.notices if notice.kind is NoticeKind.COPY), None)
+    if copy is not None:
+        raise RefusedError(
+            f"{view.id} cannot be acted on: {copy.text[0].lower()}{copy.text[1:]}",
+            hint="Name the run itself. If its own folder is lost, give this one its name.",
+        )
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -366,7 +392,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     epoch: int = 1
     """See `RunView.epoch`."""
     last_loss: float | None = None
-    """The newest training loss of its log; added by `with_losses`."""
+    """The newest training loss of its log."""
     limits: str = ""
     """Its limits in a few words; empty without any."""
     owner: str = ""
@@ -380,51 +406,31 @@ class RunSummary(msgspec.Struct, frozen=True):
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
+    @property
+    def is_copy(self) -> bool:
+        """True if its folder is a copy of a run's: it is named by its folder, and to look at only."""
+        return any(notice.kind is NoticeKind.COPY for notice in self.notices)
+
     def took_seconds(self, now: float) -> float | None:
         """Return how long its stages have taken, from the first begin to the last end; `None` before that."""
         end = now if self.ended_at is None else self.ended_at
         return None if self.began_at is None else max(0.0, end - self.began_at)
 
 
-def list_runs(base: Path | None = None, *, now: float | None = None) -> list[RunSummary]:
-    """Return all runs on this machine, newest first, by the order of their creation whatever the clock was.
-
-    An unreadable run is listed with the reason, and hides no other.
+def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
+    """Return the summary of a run.
 
     Args:
-        base: The folder of all runs; empty for the usual one.
-        now: Seconds since the epoch, for what they have cost so far.
-
-    Raises:
-        ConfigError: The folder of all runs cannot be read.
+        reader: Its reader.
+        view: The reader's newest view.
+        now: Seconds since the epoch, for what it has cost so far.
     """
-    base = base or runs_folder()
-    try:
-        names = [name for name in os.listdir(base) if not name.startswith(".")]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise ConfigError(f"{base} cannot be read: {error.strerror}.", hint="Check its rights.") from error
-    numbers, moment = known_numbers(base), SystemClock().now().timestamp() if now is None else now
-    return sorted((_summary(base / name, numbers, moment) for name in names), key=_age, reverse=True)
-
-
-def _age(run: RunSummary) -> tuple[int, float, str]:
-    """Return the sort key: runs without a number are oldest, and among these an unreadable one may be the newest."""
-    return run.number, float("inf") if run.error else run.created_at, run.id
-
-
-def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> RunSummary:
-    known = (numbers or {}).get(folder.name, 0)
-    try:
-        _require_folder(folder)
-        view, own_number, has_runner = _load(folder)
-        other = read_elsewhere(folder, view.epoch)
-    except (ConsoleError, OSError, ValueError) as error:
-        return _unreadable(folder, error.sentence() if isinstance(error, ConsoleError) else str(error), known)
+    kinds = {notice.kind for notice in view.notices}
+    is_copy = NoticeKind.COPY in kinds
+    other = read_elsewhere(reader.folder, view.epoch) if not (is_copy or reader.runner_alive) else None
     return RunSummary(
         id=view.id,
-        folder=folder,
+        folder=reader.folder,
         blueprint_id=view.blueprint_id,
         title=view.title,
         cluster=view.cluster.name,
@@ -432,10 +438,10 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         state=view.state,
         stage=_stage_of(view),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
-        is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
-        is_store_behind=any(notice.kind is NoticeKind.STORE_BEHIND for notice in view.notices),
+        is_interrupted=NoticeKind.NO_RUNNER in kinds,
+        is_store_behind=NoticeKind.STORE_BEHIND in kinds,
         error="",
-        number=own_number if numbers is None else known,
+        number=reader.number,
         notices=view.notices,
         unknown=len(view.audit.unknown) if view.audit else 0,
         began_at=min((stage.worked[0].begin for stage in view.stages if stage.worked), default=None),
@@ -446,8 +452,8 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None, now: float) -> Run
         limits=short_limits(view.limits),
         owner=str(view.owner or ""),
         store=view.store,
-        has_runner=has_runner,
-        taken_by=other.name if other is not None and not has_runner else "",
+        has_runner=reader.runner_alive,
+        taken_by=other.name if other is not None else "",
     )
 
 
@@ -469,7 +475,8 @@ def printable(path: Path | str) -> str:
     return one_line(os.fsencode(path).decode(errors="backslashreplace"), limit=_LONGEST_PATH)
 
 
-def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
+def unreadable(folder: Path, reason: str) -> RunSummary:
+    """Return the summary of a run that cannot be read."""
     return RunSummary(
         printable(folder.name),
         folder,
@@ -482,23 +489,7 @@ def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
         0,
         is_interrupted=False,
         error=printable(reason),
-        number=number,
     )
-
-
-def _require_folder(folder: Path) -> None:
-    """Refuse a path that is not a folder or cannot be entered.
-
-    Raises:
-        JournalError: With the reason.
-    """
-    try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise JournalError(f"{folder} is not a folder.", hint="Move it away.")
-        if not os.access(folder, os.X_OK | os.R_OK):
-            raise JournalError(f"{folder} cannot be entered.", hint="Check its owner: `sudo` leaves such folders.")
-    except OSError as error:
-        raise JournalError(f"{folder} cannot be read: {error.strerror}.", hint="Move it away.") from error
 
 
 _UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})

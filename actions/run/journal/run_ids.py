@@ -88,14 +88,17 @@ _WITH_RANDOM = re.compile(r"(.*-)([a-z2-7]{13})")
 
 def short_ids(run_ids: Collection[str]) -> dict[str, str]:
     """Return the shortest unambiguous prefix of each id, with at least four random digits; older ids whole."""
-    return {run_id: _short(run_id, run_ids) for run_id in run_ids}
+    ordered = sorted(set(run_ids))
+    found: dict[str, str] = {}
+    for before, run_id, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
+        parts = _WITH_RANDOM.fullmatch(run_id)
+        shared = max(_shared(run_id, before), _shared(run_id, after))  # with no other one it has more in common
+        length = max(len(parts[1]) + _SHORTEST, shared + 1) if parts is not None else len(run_id)
+        found[run_id] = run_id[:length]
+    return {run_id: found[run_id] for run_id in run_ids}
 
 
-def _short(run_id: str, others: Collection[str]) -> str:
-    parts = _WITH_RANDOM.fullmatch(run_id)
-    if parts is None:
-        return run_id
-    for length in range(len(parts[1]) + _SHORTEST, len(run_id)):
-        if not any(other.startswith(run_id[:length]) for other in others if other != run_id):
-            return run_id[:length]
-    return run_id
+def _shared(one: str, other: str) -> int:
+    """Return the number of characters that two ids begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (here, there) in pairs if here != there), min(len(one), len(other)))

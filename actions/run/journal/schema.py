@@ -5,13 +5,13 @@ the present version; a file is brought there by the first transaction of a write
 never a file between two versions. One exception: while a runner of an older version is alive, its journal stays as it
 is, and requests are written in the form that it can read.
 
-A version counts for all of a run's folder: what an older program could not read of its spools is written only after the
+A version counts for all of a run's folder: what an older program could not read of its output is written only after the
 journal has the version that such a program refuses.
 
 | version | since | adds |
 | --- | --- | --- |
 | 1 | 0.1.0 | |
-| 2 | after 0.1.0 | who made a request, owner, store and limits of a run, its move elsewhere; compacted spools |
+| 2 | after 0.1.0 | who made a request, owner, store and limits of a run, its move elsewhere |
 """
 
 from __future__ import annotations
@@ -19,16 +19,22 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from actions.base.errors import JournalError, RefusedError
 from actions.base.process import ProcessIdentity, is_alive
+from actions.base.untrusted import one_line
 from actions.run.state.records import Body, encode_body, record_kind
 
 SCHEMA_VERSION = 2
 OLDEST_VERSION = 1
+_MOST_OBJECTS = 100
+_SHOWN = 3
+_Object = tuple[str, str, str | None]
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -76,11 +82,38 @@ def damaged(path: Path, detail: str) -> JournalError:
     )
 
 
+@cache
+def _known_objects() -> frozenset[_Object]:
+    """Return type, name and SQL of each object of a journal's schema."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(_TABLES)
+        return frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master"))
+
+
+def _require_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Require that a journal has its tables, and nothing else that SQLite would carry out when they are read.
+
+    A view or a virtual table in the place of a table may compute without an end, a trigger may write. Names that begin
+    with `sqlite_` are SQLite's own.
+
+    Raises:
+        JournalError: It has other ones.
+    """
+    there = frozenset(connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT ?", (_MOST_OBJECTS,)))
+    foreign = {one for one in there - _known_objects() if not str(one[1]).startswith("sqlite_")}
+    if foreign:
+        names = sorted(one_line(f"{kind} {name}") for kind, name, _ in foreign)
+        raise damaged(path, f"it is not a journal, as it has a {', a '.join(names[:_SHOWN])}")
+    missing = sorted(name for kind, name, _ in _known_objects() - there if kind == "table")
+    if missing:
+        raise damaged(path, f"no such table: {', '.join(missing)}")
+
+
 def require_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the version of a journal, if this program can read it.
 
     Raises:
-        JournalError: It is a later one, or none.
+        JournalError: It is a later one, or none, or has other tables than a journal.
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version == 0:
@@ -90,6 +123,7 @@ def require_version(connection: sqlite3.Connection, path: Path) -> int:
             f"{path} has version {version}; this program reads versions {OLDEST_VERSION} to {SCHEMA_VERSION}.",
             hint="A later version of eksml-tui has written it: install that one.",
         )
+    _require_tables(connection, path)
     return version
 
 

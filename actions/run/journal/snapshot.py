@@ -17,6 +17,7 @@ import os
 import sqlite3
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,8 +119,12 @@ def _checksum(data: bytes, seed: tuple[int, int], *, is_big: bool) -> tuple[int,
     return first, second
 
 
-MAX_BYTES = 512 << 20
-"""More than any journal reaches; a larger file is not a journal."""
+MAX_BYTES = 64 << 20
+"""More than any journal reaches, below 1 MB after a month; a larger file is not a journal."""
+MOST_SECONDS = 10.0
+"""The longest that SQLite may compute on one: what is in the file may have been made to have no end."""
+_OPERATIONS = 100_000
+"""Of SQLite's virtual machine, some milliseconds, between two looks at the time."""
 _TRIES = 100
 _HEADER_BYTES = 100
 _CHUNK_BYTES = 1 << 20
@@ -140,7 +145,7 @@ class SnapshotReader:
         """The content of the database file when it was last read without a log."""
 
     def connect(self, *, only_news: bool = False) -> sqlite3.Connection | None:
-        """Return the journal's content as an in-memory database; the caller closes it.
+        """Return the journal's content as an in-memory database, to be read at once; the caller closes it.
 
         Args:
             only_news: Return `None` if it has not changed since the last call.
@@ -160,6 +165,9 @@ class SnapshotReader:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         try:
             connection.deserialize(image)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            until = time.monotonic() + MOST_SECONDS
+            connection.set_progress_handler(lambda: time.monotonic() > until, _OPERATIONS)
         except BaseException:
             connection.close()
             raise

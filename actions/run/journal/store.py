@@ -84,6 +84,8 @@ def reading(path: Path) -> Iterator[int]:
                 os.close(descriptor)
 
 
+MOST_RECORDS = 50_000
+"""A run of a month has some hundred: a journal with more is not one, and takes minutes and gigabytes to read."""
 LOCK_SECONDS = 10.0
 """Time that an operator's command waits for another process to release the journal's lock."""
 _CHECKPOINT_PAGES = 64
@@ -366,15 +368,17 @@ def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) ->
     """Return the records of an open journal with a number above `after`, oldest first.
 
     Raises:
-        JournalError: One is missing or cannot be read.
+        JournalError: One is missing or cannot be read, or there are more than a run writes.
     """
     rows = connection.execute(
         "SELECT seq, at, writer, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq", (after,)
-    ).fetchall()
-    found = []
+    )
+    found: list[JournalRecord] = []
     for expected, (seq, at, writer, stage, attempt, text) in enumerate(rows, start=after + 1):
         if seq != expected:
             raise damaged(path, f"record {expected} is missing")
+        if seq > MOST_RECORDS:
+            raise damaged(path, f"it has more than {MOST_RECORDS} records, which no run writes")
         try:
             found.append(JournalRecord(seq, at, writer, stage, attempt, decode_body(text)))
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -402,6 +406,8 @@ def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float
     if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is not UTF-8
         return damaged(path, str(error))
     code = error.sqlite_errorcode & 0xFF
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return damaged(path, "it takes too long to be read")
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):

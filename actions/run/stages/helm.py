@@ -28,7 +28,7 @@ from actions.run.objects.inventory import RELEASE_VERSION, ref_of_name, wait_com
 from actions.run.objects.ownership import SKEW_SECONDS, entry_of
 from actions.run.objects.undo import StageUndo, delete_objects
 from actions.run.objects.writes import apply_objects, wait_ready
-from actions.run.spool.program_log import ToolLog
+from actions.run.output.program_log import ToolLog
 from actions.run.state.view import OwnedObject
 
 KIND = "Release"

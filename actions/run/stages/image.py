@@ -30,7 +30,7 @@ from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import retry_unreachable, wait_until
 from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.program_log import ToolLog
+from actions.run.output.program_log import ToolLog
 from actions.run.state.view import OwnedObject
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made in it is private

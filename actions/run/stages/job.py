@@ -22,8 +22,8 @@ from actions.run.objects.node_claims import NodeClaimRecorder
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, uid_of
-from actions.run.spool.last_lines import read_last_lines
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.last_lines import read_last_lines
+from actions.run.output.reader import OutputReader
 from actions.run.stages.log_check import check_log_result
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, troubles_of
 from actions.run.state.view import StageState
@@ -168,8 +168,8 @@ class JobHandler:
         found = troubles_of(pods, job=name, now=self._context.clock.now().timestamp())
         if found and not self._cause:
             with suppress(JournalError):
-                spool = SpoolReader(self._context.folder, self._context.stage.id)
-                cause = cause_in(spool, [one.name for one in found])
+                output = OutputReader(self._context.folder, self._context.stage.id)
+                cause = cause_in(output, [one.name for one in found])
                 self._cause = cause.headline if cause is not None else ""
         return verdict_of(found, job=name, cause=self._cause)
 
@@ -195,11 +195,11 @@ class JobHandler:
             raise StageFailedError(f"{name} failed ({', '.join(sorted(reasons & _ENDED_BADLY))}) and removed itself.")
         if reasons & _ENDED_WELL:
             return Performed(f"{name} finished and removed itself.")
-        spool = SpoolReader(self._context.folder, self._context.stage.id)
-        codes = list(spool.exit_codes().values())
+        output = OutputReader(self._context.folder, self._context.stage.id)
+        codes = list(output.exit_codes().values())
         if codes and codes[-1] == 0:
             return Performed(f"{name} is gone; its last container ended with 0.")
-        has_run = spool.has_printed_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
+        has_run = output.has_printed_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
         if self._stage.gone_is_success and has_run and not any(codes):
             return Performed(f"{name} ran and is gone, as its time to live allows; its end was not observed.")
         raise StageFailedError(

@@ -16,7 +16,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import ANSWERED, retry_unreachable
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import STEADY, Curves, Divergence, divergence_of
 from actions.telemetry.points import Point
@@ -76,7 +76,7 @@ def _judgements(context: StageContext, verdict: AnyLogCheck, log: str) -> tuple[
 
 
 async def _log_of(context: StageContext, connection: ClusterConnection, stage: JobStage) -> str:
-    """Return the log of the newest pod that the stage watches; if it cannot be read, from the run's spool."""
+    """Return the log of the newest pod that the stage watches; if it cannot be read, from the run's output."""
     logs = stage.watch.logs if stage.watch is not None else None
     if logs is None or not logs.pods:
         return ""
@@ -95,15 +95,15 @@ async def _log_of(context: StageContext, connection: ClusterConnection, stage: J
     try:
         found = await retry_unreachable(read, clock=context.clock, note=context.journal.note, policy=ANSWERED)
     except (AccessError, MissingError, RefusedError):
-        found = spooled_log(context.folder, stage.id)
+        found = stored_log(context.folder, stage.id)
         if not found:
             raise
-    return found or spooled_log(context.folder, stage.id)
+    return found or stored_log(context.folder, stage.id)
 
 
-def spooled_log(folder: Path, stage: str) -> str:
-    """Return the spooled log of the pod that was followed last; its tail if it is very long."""
-    reader, lines = SpoolReader(folder, stage), list[SpooledLine]()
+def stored_log(folder: Path, stage: str) -> str:
+    """Return the stored log of the pod that was followed last; its tail if it is very long."""
+    reader, lines = OutputReader(folder, stage), list[OutputLine]()
     offset = reader.tail_offset(_KEPT_BYTES)
     while True:
         found, end = reader.lines(offset)
@@ -125,13 +125,13 @@ def _capital(judgement: Judgement) -> str:
     return text[:1].upper() + text[1:]
 
 
-def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Divergence | None:
-    """Find a diverged loss in the stage's spooled curves. Long curves take long: call it in a thread.
+def stored_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Divergence | None:
+    """Find a diverged loss in the stage's stored curves. Long curves take long: call it in a thread.
 
     Raises:
-        JournalError: The spool cannot be read.
+        JournalError: The output cannot be read.
     """
-    reader, curves, offset = SpoolReader(folder, stage), Curves(), 0
+    reader, curves, offset = OutputReader(folder, stage), Curves(), 0
     while True:
         found, end = reader.findings(offset)
         for item in found:
@@ -145,7 +145,7 @@ def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Dive
 def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
     """Return the result of a stage with a warning if its loss has diverged: most trainers succeed all the same."""
     try:
-        found = spooled_divergence(folder, stage, least=1)
+        found = stored_divergence(folder, stage, least=1)
     except JournalError:
         return done  # its log shows the error when it is opened
     if found is None:

@@ -19,7 +19,7 @@ from actions.run.context.stage_context import StageContext
 from actions.run.objects.inventory import is_of_run, owned_of, ref_of_name, wait_command
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, seen, wait_ready
-from actions.run.spool.last_lines import read_last_lines
+from actions.run.output.last_lines import read_last_lines
 from actions.run.state.view import OwnedObject
 
 READY_SECONDS = 900.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from actions.base.clock import parse_rfc3339
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from actions.fleet.verdict import RECENT_SECONDS, PodTrouble
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
@@ -49,21 +49,21 @@ def restarts_of(pods: Iterable[Pod]) -> int:
     return sum(int(entry.get("restartCount") or 0) for pod in pods for entry in _statuses(pod))
 
 
-def cause_in(spool: SpoolReader, troubled: Collection[str] = ()) -> Finding | None:
+def cause_in(output: OutputReader, troubled: Collection[str] = ()) -> Finding | None:
     """Return what the newest lines of the stage's log give as the reason of a failure; `None` without one.
 
     Args:
-        spool: The stage's.
+        output: The stage's.
         troubled: Ends of the names of pods whose logs are read; those of all without any.
 
     Raises:
-        JournalError: The spool cannot be read.
+        JournalError: The output cannot be read.
     """
     from actions.cluster.diagnose.codes import LAST_RESORTS, Severity
     from actions.cluster.diagnose.engine import diagnose  # many expressions to compile: most runs need none of them
     from actions.cluster.diagnose.evidence import Evidence, Log
 
-    lines, _ = spool.lines(spool.tail_offset(_TAIL_BYTES))
+    lines, _ = output.lines(output.tail_offset(_TAIL_BYTES))
     texts: dict[str, list[str]] = {}
     for line in lines:
         if not line.is_marker and (not troubled or line.pod.endswith(tuple(troubled))):

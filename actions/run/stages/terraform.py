@@ -20,7 +20,7 @@ from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.program_log import ProgramLog, ToolLog
+from actions.run.output.program_log import ProgramLog, ToolLog
 from actions.run.stages.terraform_place import RootPlace
 from actions.run.stages.terraform_reconcile import Reconciliation, unknown_error
 from actions.run.stages.terraform_takeover import (
@@ -358,9 +358,9 @@ def root_variables(context: StageContext, account: RunAccount | None) -> dict[st
 
 
 class _EventLog:
-    """The log of one operation: Terraform's messages in the stage's spool, the newest as its progress message.
+    """The log of one operation: Terraform's messages in the stage's output, the newest as its progress message.
 
-    The events of an adopted process are read from the beginning: those that are in the spool are skipped.
+    The events of an adopted process are read from the beginning: those that are in the output are skipped.
     """
 
     def __init__(self, context: StageContext, terraform: Terraform, operation: str) -> None:

@@ -283,6 +283,8 @@ class NoticeKind(StrEnum):
     """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
+    COPY = "copy"
+    """The folder has another name than its run: it is a copy of the run's, and to look at only."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -298,8 +300,8 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
-    """Return whether a run can only be looked at here: another machine carries it out."""
-    return any(notice.kind is NoticeKind.ELSEWHERE for notice in notices)
+    """Return whether a run can only be looked at here: another machine carries it out, or this is a copy of it."""
+    return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.COPY) for notice in notices)
 
 
 class GoneMachine(msgspec.Struct, frozen=True):

@@ -41,6 +41,16 @@ from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, 
 from actions.run.journal.reader import RunReader
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import RecordRow, refuse_network_filesystem, translated
+from actions.run.output.records import COPIED, stages_with_output, stream_path
+from actions.run.output.segments import (
+    SealedSegment,
+    StreamReader,
+    list_stream,
+    moved,
+    plain_of,
+    sealed,
+    tail_name,
+)
 from actions.run.state.view import RunView
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, about_run, take_lease
@@ -49,16 +59,12 @@ from actions.run.store.objects import LEASE, RunStatus
 from actions.run.store.rows import append_rows
 from actions.terraform.working_directory import STATE_FILE
 
-OUTPUT_FOLDERS = ("logs", "series")
-"""The folders of a run with output."""
 MOST_FILES = 50_000
 MOST_JOURNAL_BYTES = 64 << 20
 MOST_NAME_BYTES = 1000
 _MOST_PARTS = 32
 _PIECE_BYTES = 1 << 20
 _SPARE_BYTES = 16 << 20
-_LOOKS = 3
-"""At a folder that a runner writes into: what has another name by now is found by the next one."""
 _RUNS, _OUTPUT, _SUMS = "runs", "output", "SHA256SUMS"
 _SUMS_BYTES = 64 << 20
 _ENVIRONMENT = "environment.json"
@@ -199,65 +205,59 @@ def _add_all(archive: tarfile.TarFile, scratch: Path, folder: Path) -> int:
     runs = scratch / _RUNS / folder.name
     objects = sorted(path for path in runs.rglob("*") if path.is_file() and not path.name.endswith(".tmp"))
     for path in objects:
-        _add(archive, path, path.relative_to(scratch).as_posix(), sums)
-    added: set[Path] = set()
-    for _ in range(_LOOKS):
-        fresh = [path for path in _output(folder) if path not in added]
-        for path in fresh:
-            added.add(path)
-            name = path.relative_to(folder).as_posix()
-            _add(archive, path, f"{_RUNS}/{folder.name}/{_OUTPUT}/{name}", sums)
-        if not fresh:
-            break
+        name, data = path.relative_to(scratch).as_posix(), read_file(path)
+        _add_bytes(archive, name, data, int(path.stat().st_mtime))
+        sums[name] = hashlib.sha256(data).hexdigest()
+    for name, data in _output(folder):
+        _add_bytes(archive, f"{_RUNS}/{folder.name}/{name}", data)
+        sums[f"{_RUNS}/{folder.name}/{name}"] = hashlib.sha256(data).hexdigest()
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
-    entry = tarfile.TarInfo(f"{_RUNS}/{folder.name}/{_SUMS}")
-    entry.size, entry.mode = len(text), PRIVATE_FILE
-    archive.addfile(entry, io.BytesIO(text))
+    _add_bytes(archive, f"{_RUNS}/{folder.name}/{_SUMS}", text)
     return len(sums)
 
 
-def _output(folder: Path) -> list[Path]:
-    """Return the files of a run's output. Links are left out: nothing of a run is one."""
-    found = [path for name in OUTPUT_FOLDERS for path in (folder / name).rglob("*")]
-    return sorted(path for path in found if path.is_file() and not path.is_symlink() and not path.name.endswith(".tmp"))
+def _add_bytes(archive: tarfile.TarFile, name: str, data: bytes, modified_at: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(data), PRIVATE_FILE, modified_at
+    archive.addfile(entry, io.BytesIO(data))
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str, sums: dict[str, str]) -> None:
-    """Add a file as it is now; one that grows, as far as it has got; one that has another name by now not at all.
+def _output(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the segments of a run's output and their open ends, as they are now and without known secrets.
 
-    Args:
-        archive: Gets it.
-        path: The file.
-        name: In the archive.
-        sums: Gets its SHA-256, by name.
+    Of each stage the list of containers and the points come before the lines that they follow from, so that whatever
+    is cut off is read again from the lines.
     """
-    try:
-        file = open_file(path, is_followed=False)
-    except FileNotFoundError:
-        return
-    with file:
-        status = os.fstat(file.fileno())
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.mode, entry.mtime = status.st_size, PRIVATE_FILE, int(status.st_mtime)
-        content = _Exactly(file, status.st_size)
-        archive.addfile(entry, content)
-        sums[name] = content.digest.hexdigest()
+    for stage in stages_with_output(folder):
+        for stream in COPIED:
+            yield from _stream(folder, stream_path(folder, stage, stream))
 
 
-class _Exactly(io.RawIOBase):
-    """A file of a length that is known: what is appended meanwhile is not read, and what is cut off is zeros."""
+def _stream(folder: Path, place: Path) -> Iterator[tuple[str, bytes]]:
+    listing = list_stream(place)
+    parts = StreamReader(place).stretches(listing.tail) if listing.tail is not None else []
+    end = _redacted(b"".join(part.data or b"" for part in parts))
+    prefix, shift = place.relative_to(folder).as_posix(), 0
+    for segment in listing.segments:
+        kept, data = _without_secrets(segment, read_file(place / segment.name), shift)
+        yield f"{prefix}/{kept.name}", data
+        shift += kept.length - segment.length
+    if listing.tail is not None:
+        yield f"{prefix}/{tail_name(listing.tail + shift)}", end
 
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file = file
-        self._left = size
-        self.digest = hashlib.sha256()
 
-    def read(self, size: int = -1, /) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._file.read(wanted).ljust(wanted, b"\0")
-        self._left -= len(data)
-        self.digest.update(data)
-        return data
+def _without_secrets(segment: SealedSegment, data: bytes, shift: int) -> tuple[SealedSegment, bytes]:
+    """Return a segment with its content, behind earlier ones that are longer by `shift` than they were."""
+    plain, place = plain_of(segment, data), segment.place + shift
+    if plain is None:
+        return SealedSegment(place, segment.length, segment.checksum), data
+    kept = _redacted(plain)
+    return (moved(segment, data, place), data) if kept == plain else sealed(place, kept)
+
+
+def _redacted(data: bytes) -> bytes:
+    """Return bytes with every known secret and likely credential in them replaced; others stay as they are."""
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 class ArchivedRun(LocalStore):
@@ -281,9 +281,8 @@ class ArchivedRun(LocalStore):
         Raises:
             OSError: It cannot be moved.
         """
-        for name in OUTPUT_FOLDERS:
-            if (self._output / name).exists():
-                (self._output / name).rename(folder / name)
+        if self._output.exists():
+            self._output.rename(folder / _OUTPUT)
 
 
 @contextmanager
@@ -388,7 +387,7 @@ def _parts_of(entry: tarfile.TarInfo, file: Path) -> Sequence[str]:
 def _is_known(rest: Sequence[str]) -> bool:
     folders = {"journal": 2, "files": 4, "terraform": 2}
     if rest[0] == _OUTPUT:
-        return len(rest) > 2 and rest[1] in OUTPUT_FOLDERS
+        return len(rest) > 2
     return tuple(rest) in ((LEASE,), (_SUMS,)) or 2 <= len(rest) <= folders.get(rest[0], 0)
 
 

@@ -1,8 +1,7 @@
 """Copies of runs on this machine that are of no more use: those of other machines' runs that are not opened any more,
 and those that a takeover has put aside, once a newer journal has all of their records.
 
-Log lines are in no store: a folder that was put aside may have the only ones. So it stays for some days after the
-takeover, and what goes with it is said first.
+A folder that was put aside may have output that never came to the store. So it stays for some days after the takeover.
 """
 
 from __future__ import annotations
@@ -30,13 +29,15 @@ from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import RecordRow, translated
 from actions.run.state.records import TakenOver, decode_body
 from actions.run.state.view import RunState
-from actions.run.storage.compaction import DAY_SECONDS, allocated_bytes
 from actions.run.store.drivers import open_store
 from actions.run.store.rows import is_same_row, read_rows
 from actions.terraform.working_directory import SIMULATED_STATE
 
+DAY_SECONDS = 86_400.0
 KEPT_DAYS = 14.0
 """The usual time for which a copy stays after it was of use."""
+BLOCK_BYTES = 512
+"""The unit of `st_blocks`."""
 _IN_USE_SECONDS = 600.0
 """A copy that was brought up to date within this time may be on a screen."""
 _HOME_SECONDS = 20.0
@@ -64,8 +65,6 @@ class SpareCopy(msgspec.Struct, frozen=True):
     kind: SpareKind
     size_bytes: int
     """On the disk."""
-    log_bytes: int
-    """Of its logs, which are in no store."""
     is_removable: bool
     why: str
     """A clause: the reason why it may go, or stays."""
@@ -111,14 +110,21 @@ def copies_of(run_id: str, store: Path) -> list[Path]:
     return [store / match[0] for match in sorted(found, key=lambda match: int(match["epoch"]))]
 
 
-def put_aside_bytes(store: Path | None = None) -> int:
-    """Return the bytes on the disk that folders take which takeovers have put aside.
-
-    Args:
-        store: The folder of all runs, if not the usual one.
-    """
-    folders = [folder for folder in _folders(store or runs_folder()) if _is_spare(folder.name)]
-    return sum(map(allocated_bytes, folders))
+def allocated_bytes(folder: Path) -> int:
+    """Return the bytes of the disk that a folder takes, with all below it; links are not followed."""
+    total = 0
+    pending = [str(folder)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * BLOCK_BYTES
+        except OSError:
+            continue
+    return total
 
 
 def remove_copies(copies: Sequence[SpareCopy], now: float) -> int:
@@ -182,12 +188,8 @@ def _folders(base: Path) -> list[Path]:
         return []
 
 
-def _is_spare(name: str) -> bool:
-    return bool(_ASIDE.fullmatch(name) or _REMOVING.fullmatch(name))
-
-
 def _copy(folder: Path, run_id: str, kind: SpareKind, *, is_removable: bool, why: str) -> SpareCopy:
-    return SpareCopy(run_id, folder, kind, allocated_bytes(folder), allocated_bytes(folder / "logs"), is_removable, why)
+    return SpareCopy(run_id, folder, kind, allocated_bytes(folder), is_removable, why)
 
 
 def _is_in_use(folder: Path, now: float) -> bool:

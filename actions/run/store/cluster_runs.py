@@ -11,7 +11,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiAccessError
 from actions.cluster.objects.client import list_pages
 from actions.run.store.lease_object import EVERYWHERE, NAMESPACE, SELECTOR, leases_path
-from actions.run.store.remote import MOST_RUNS, RemoteRun, newest_of, remote_of
+from actions.run.store.remote import MOST_RUNS, RemoteRun, newest_runs, remote_of
 
 PAGE_SIZE = 100
 _FORBIDDEN = 403
@@ -29,7 +29,7 @@ class ClusterRuns(msgspec.Struct, frozen=True):
 
 
 def paths_of(namespace: str) -> Sequence[str]:
-    """Return the paths at which Leases are looked for: each is asked if those before it may not be listed.
+    """Return the paths of Leases, in this order: a later one counts where the earlier ones may not be listed.
 
     Args:
         namespace: Of the caller's context; empty for none.
@@ -56,7 +56,7 @@ async def list_cluster_runs(session: KubeSession) -> ClusterRuns:
         else:
             if path == EVERYWHERE:
                 break
-    return ClusterRuns(newest_of(runs), "" if runs else note, session.answered_at)
+    return ClusterRuns(newest_runs(runs), "" if runs else note, session.answered_at)
 
 
 async def find_cluster_run(session: KubeSession, run_id: str) -> RemoteRun:

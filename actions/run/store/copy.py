@@ -1,7 +1,7 @@
-"""A run of a store in a folder of this machine, for `RunReader` and `SpoolReader`; read again as it grows.
+"""A run of a store in a folder of this machine, for `RunReader` and `OutputReader`; read again as it grows.
 
 What the store has is foreign text: sizes are limited, records are decoded strictly, control characters are removed.
-Points and sources are decoded strictly by their readers.
+A segment that does not match its name stays out: readers count it as lost.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,25 +30,28 @@ from actions.run.journal.folder import (
     runner_log_path,
     starts_path,
 )
-from actions.run.journal.mirrored import FilePosition, MirrorMark, copies_folder, read_mark, remove_mark, write_mark
+from actions.run.journal.mirrored import MirrorMark, copies_folder, read_mark, remove_mark, write_mark
 from actions.run.journal.store import copy_rows
+from actions.run.output.records import stream_path
+from actions.run.output.segments import SealedSegment, list_stream, plain_of, sealed, tail_in, tail_name
 from actions.run.state.records import Created, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
 from actions.run.store.listing import StoreLook, look_at_runs
 from actions.run.store.objects import RunStore, StoreLease
 from actions.run.store.rows import newest_rows, rows_of
-from actions.run.store.series import SeriesPart, parts_of, series_file
+from actions.run.store.series import CopiedStream, streams_in
 
-MOST_SERIES_BYTES = 1 << 30
-"""Limit of one growing file."""
-MOST_PART_BYTES = 8 << 20
-"""Limit of one object of it: `TAIL_BYTES`, or one longer line."""
+MOST_STREAM_BYTES = 16 << 30
+"""Limit of one stream of output, before compression."""
+MOST_SEGMENT_BYTES = 8 << 20
+"""Limit of one segment of it, before compression; a larger one is not copied."""
+_AT_ONCE = 8
+"""Segments that are in memory at a time."""
 _JOURNAL = "journal/"
 """The name of the mark for the object with the newest records; no name of a small file ends with a slash."""
-_PARTS_AT_ONCE = 8
-_BATCH_BYTES = 4 << 20
-"""Objects of a file, and bytes of them, that are in memory at a time; of longer objects one."""
+_HEADER_BYTES = 64 << 10
+"""Limit of the growth of bytes that cannot be compressed."""
 
 
 def copy_path(run_id: str) -> Path:
@@ -57,8 +60,10 @@ def copy_path(run_id: str) -> Path:
     return copies_folder() / run_id
 
 
-async def fetch_run(store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None) -> MirrorMark:
-    """Bring a run of a store into a folder: journal, blueprint, small files, curves. Repeated, only what is new.
+async def fetch_run(
+    store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_output: bool = True
+) -> MirrorMark:
+    """Bring a run of a store into a folder: journal, blueprint, small files, output. Repeated, only what is new.
 
     The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
     copy: its readers take the runner's state from there. A takeover removes the mark (`become_original`).
@@ -68,6 +73,7 @@ async def fetch_run(store: RunStore, run_id: str, folder: Path, *, clock: Clock 
         run_id: The run's id.
         folder: Made if it does not exist, 0700; else one that this function has made.
         clock: Stamps the copy.
+        with_output: Bring the output of its stages, too.
 
     Returns:
         The new mark.
@@ -87,8 +93,8 @@ async def fetch_run(store: RunStore, run_id: str, folder: Path, *, clock: Clock 
     try:
         mark = await _fetch_journal(store, run_id, folder, mark, listed)
         mark = await _fetch_files(store, run_id, folder, mark, listed)
-        for parts in parts_of(listed, run_id).values():
-            mark = await _fetch_series(store, folder, mark, parts)
+        for (stage, stream), copied in streams_in(listed, run_id).items() if with_output else ():
+            mark = await _fetch_stream(store, stream_path(folder, stage, stream), mark, copied)
         mark = _with_lease(mark, lease, (clock or SystemClock()).now().timestamp())
         await in_thread("mirror", write_mark, folder, mark)
     except OSError as error:
@@ -160,44 +166,58 @@ async def _fetch_files(
     return mark
 
 
-async def _fetch_series(store: RunStore, folder: Path, mark: MirrorMark, parts: Sequence[SeriesPart]) -> MirrorMark:
-    """Append what a file has grown by, a few parts at a time; another generation of it replaces it."""
-    first = parts[0]
-    key = f"{first.stage}/{first.file}"
-    known = mark.positions.get(key, FilePosition(first.generation, 0))
-    end = known.end if known.generation == first.generation else 0
-    wanted = [part for part in parts if part.end > end]
-    if not wanted:
+async def _fetch_stream(store: RunStore, folder: Path, mark: MirrorMark, copied: CopiedStream) -> MirrorMark:
+    """Bring the segments that are new, and the open end if it has changed."""
+    listing, objects = copied
+    if listing.sealed_end > MOST_STREAM_BYTES:
+        raise FormatError(f"{folder.name} in {store.address} has more than {MOST_STREAM_BYTES} bytes.")
+    here = await in_thread("mirror", list_stream, folder)
+    known = {segment[:2] for segment in here.segments}
+    wanted = [one for one in listing.segments if one[:2] not in known and one.length <= MOST_SEGMENT_BYTES]
+    for some in (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE)):
+        found = await at_once(
+            some, lambda one: store.get(objects[one.name].key, limit_bytes=one.length + _HEADER_BYTES)
+        )
+        bodies = [(one, body.body) for one, body in zip(some, found, strict=True) if body is not None]
+        await in_thread("mirror", _write_segments, folder, bodies)
+    if listing.tail is not None and not (
+        here.tail == listing.tail and mark.etags.get(_tail_key(folder)) == objects[tail_name(listing.tail)].etag
+    ):
+        mark = await _fetch_tail(store, folder / tail_name(listing.tail), mark, objects[tail_name(listing.tail)])
+    await in_thread("mirror", _remove_old_tails, folder, listing.tail)
+    return mark
+
+
+async def _fetch_tail(store: RunStore, path: Path, mark: MirrorMark, item: ListedObject) -> MirrorMark:
+    found = await store.get(item.key, limit_bytes=MOST_SEGMENT_BYTES)
+    if found is None:  # it was sealed: the segment comes with the next copy
         return mark
-    if wanted[-1].end > MOST_SERIES_BYTES:
-        raise FormatError(f"{key} in {store.address} has more than {MOST_SERIES_BYTES} bytes.")
-    path, is_whole = series_file(folder, first.stage, first.file), True
-    for some in _batches(wanted):
-        found = await at_once(some, lambda part: store.get(part.name, limit_bytes=MOST_PART_BYTES))
-        data, begin = [], end
-        for part, body in zip(some, found, strict=True):
-            is_whole = is_whole and body is not None and part.begin <= end
-            if body is None or not is_whole:
-                break  # the rest comes with the next copy
-            data.append(body.body[end - part.begin :])
-            end += len(data[-1])
-        if data:
-            await in_thread("mirror", _append, path, begin, data)
-        if not is_whole:
-            break
-    return replace(mark, positions={**mark.positions, key: FilePosition(first.generation, end)})
+    whole = found.body[: found.body.rfind(b"\n") + 1]
+    await in_thread("mirror", _write_small, path, _harmless(whole))
+    return replace(mark, etags={**mark.etags, _tail_key(path.parent): found.etag})
 
 
-def _batches(parts: Sequence[SeriesPart]) -> Iterator[list[SeriesPart]]:
-    """Yield the parts in their order, as many at a time as may be in memory."""
-    batch: list[SeriesPart] = []
-    for part in parts:
-        if batch and (len(batch) == _PARTS_AT_ONCE or sum(one.size for one in batch) + part.size > _BATCH_BYTES):
-            yield batch
-            batch = []
-        batch.append(part)
-    if batch:
-        yield batch
+def _tail_key(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _write_segments(folder: Path, bodies: Sequence[tuple[SealedSegment, bytes]]) -> None:
+    for segment, data in bodies:
+        plain = plain_of(segment, data)
+        if plain is None:  # a gap, as in the home
+            continue
+        harmless = _harmless(plain)
+        here, content = (segment, data) if harmless == plain else sealed(segment.place, harmless)
+        private_directory(folder)
+        write_private(folder / here.name, content, is_synced=False)
+
+
+def _remove_old_tails(folder: Path, tail: int | None) -> None:
+    """Remove the open ends that segments have replaced."""
+    if folder.is_dir():
+        for name in os.listdir(folder):
+            if (place := tail_in(name)) is not None and place != tail:
+                (folder / name).unlink(missing_ok=True)
 
 
 def _write_small(place: Path, data: bytes) -> None:
@@ -205,32 +225,20 @@ def _write_small(place: Path, data: bytes) -> None:
     write_private(place, data)
 
 
-def _append(path: Path, begin: int, parts: Sequence[bytes]) -> None:
-    """Write whole lines at an offset; at the beginning, as a new file in place of one that may be there."""
-    if begin == 0:
-        private_directory(path.parent)
-        write_private(path, b"".join(map(_harmless, parts)), is_synced=False)
-        return
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "r+b") as file:
-        file.seek(begin)
-        for part in parts:
-            file.write(_harmless(part))
-        file.truncate()
-
-
 _ESCAPED = re.compile(
     rb"\\u(?:00[0189][0-9a-f]|007f|061c|20(?:0[b-f]|2[0-9a-e]|6[0-9a-f])|feff|fff[9-b])", re.IGNORECASE
 )
 """Control characters as JSON writes them."""
+
+
 _PLAIN = bytes(code if 32 <= code < 127 or code in b"\t\n\r" else 63 for code in range(256))
 
 
 def _harmless(data: bytes) -> bytes:
-    """Return lines of JSON without control characters, each of them at the offset that it has: what replaces them is
-    as long."""
+    """Return records without control characters, each of them at the place that it has: what replaces them is as
+    long."""
     plain = data if clean_lines(data) == data else data.translate(_PLAIN)
-    return _ESCAPED.sub(rb"\\u0020", plain)
+    return _ESCAPED.sub(rb"\\u0020", plain) if data[:1] == b"{" else plain
 
 
 def _with_lease(mark: MirrorMark, lease: StoreLease | None, now: float) -> MirrorMark:

@@ -55,10 +55,10 @@ from actions.run.store.lease_object import (
     written_at,
 )
 from actions.run.store.objects import (
+    REMOVAL_ROUNDS,
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
-    is_listed,
     is_state,
     lease_bytes,
     run_id_in,
@@ -77,8 +77,6 @@ _TEXT, _PACKED = "text", "gzip"
 _MERGE = "application/merge-patch+json"
 _OBJECT = "object"
 """The value of `STORE_LABEL` on objects."""
-_ROUNDS = 20
-"""Lists of a run that is removed: each of them may have what another process has written since the last one."""
 _NEEDED = (("get", "coordination.k8s.io", "leases"), ("create", "coordination.k8s.io", "leases"),
            ("create", "", "configmaps"), ("create", "", "secrets"))  # fmt: skip
 _READABLE = re.compile(r"[^a-z0-9]+")
@@ -108,12 +106,10 @@ class KubernetesStore:
         self.address = f"the cluster's namespace {self._namespaces[0]}"
 
     async def run_ids(self) -> list[str]:
-        found: set[str] = set()
-        for listed in await self._readable(self._leases_in):
-            found |= {run_id for item in listed if (run_id := run_id_of(item))}
-        for listed in await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL)):
-            found |= {run_id for item in listed if (run_id := _run_of(item))}
-        return sorted(found)
+        leases = {
+            run_id for listed in await self._readable(self._leases_in) for item in listed if (run_id := run_id_of(item))
+        }
+        return sorted(leases | await self._runs_with_objects())
 
     async def lease(self, run_id: str) -> StoreLease | None:
         _require_name(run_id)
@@ -144,8 +140,8 @@ class KubernetesStore:
                     self._found_in[run_id] = item["metadata"]["namespace"]
                 except FormatError as error:
                     unread[run_id] = one_line(error.message)
-        for run_id in await self.run_ids():
-            if run_id not in found and run_id not in unread:
+        with suppress(AccessError):  # of a run with a lease all is known without it
+            for run_id in await self._runs_with_objects() - found.keys() - unread.keys():
                 unread[run_id] = f"{self.address} has objects of {run_id}, and no lease of it."
         return [found[run_id] for run_id in sorted(found)], unread
 
@@ -190,22 +186,25 @@ class KubernetesStore:
 
     async def objects(self, prefix: str) -> list[ListedObject]:
         run_id = run_id_in(prefix)
-        kind = _kind_of(prefix)
-        listed = await self._metadata_in(kind, await self._place(run_id), f"{RUN_LABEL}={run_id}")
-        found = [item for entry in listed if (item := _listed(entry)) and is_listed(item.key, prefix)]
+        namespace, selector = await self._place(run_id), f"{RUN_LABEL}={run_id}"
+        listed = [] if is_state(prefix) else await self._metadata_in("configmaps", namespace, selector)
+        if is_state(prefix) or prefix == run_key(run_id):
+            with suppress(*([] if is_state(prefix) else [AccessError])):
+                listed += await self._metadata_in("secrets", namespace, selector)
+        found = [item for entry in listed if (item := _listed(entry)) and item.key.startswith(prefix)]
         return sorted(found, key=lambda item: item.key)
 
     async def delete(self, name: str) -> None:
-        await self._delete(await self._path(name))
+        await _remove(self._session, await self._path(name))
 
     async def remove_run(self, run_id: str) -> None:
         _require_name(run_id)
-        for _ in range(_ROUNDS):
+        for _ in range(REMOVAL_ROUNDS):
             paths = await self._paths_of(run_id)
             if not paths:
-                await self._delete(f"{leases_path(await self._place(run_id))}/{lease_name(run_id)}")
+                await _remove(self._session, f"{leases_path(await self._place(run_id))}/{lease_name(run_id)}")
                 return
-            await at_once(paths, self._delete)
+            await at_once(paths, lambda path: _remove(self._session, path))
         raise UnreachableError(f"{self.address} gets new objects of {run_id} while it is removed there.")
 
     def close(self) -> None:
@@ -239,6 +238,10 @@ class KubernetesStore:
     async def _leases_in(self, namespace: str) -> list[Document]:
         return await list_pages(self._session, leases_path(namespace), {"labelSelector": SELECTOR}, size=100)
 
+    async def _runs_with_objects(self) -> set[str]:
+        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL))
+        return {run_id for listed in found for item in listed if (run_id := _run_of(item))}
+
     async def _metadata_in(self, kind: str, namespace: str, selector: str) -> list[Document]:
         path, query = f"/api/v1/namespaces/{namespace}/{kind}", {"labelSelector": selector}
         return await list_pages(self._session, path, query, accept=METADATA_LIST)
@@ -252,16 +255,10 @@ class KubernetesStore:
             paths += [f"/api/v1/namespaces/{namespace}/{kind}/{name}" for name in names]
         return paths
 
-    async def _delete(self, path: str) -> None:
-        try:
-            await self._session.request("DELETE", path)
-        except MissingError:
-            return
-
     async def _write_lease(self, run_id: str, document: LeaseDocument, after: StoreLease | None) -> Document:
         from kubernetes.aio.client import CoordinationV1Api, V1Lease, V1LeaseSpec, V1ObjectMeta
 
-        from actions.cluster.auth.typed import document_of
+        from actions.cluster.auth.typed import model_document
 
         leases = CoordinationV1Api(await self._session.typed_client())
         namespace, name = await self._place(run_id), lease_name(run_id)
@@ -286,13 +283,13 @@ class KubernetesStore:
             made = await leases.patch_namespaced_lease(
                 name, namespace, lease, field_manager=MANAGER, _content_type=_MERGE
             )
-        return document_of(made)
+        return model_document(made)
 
     async def _put(self, name: str, data: bytes, etag: str) -> Document:
         """Create an object, or replace the one with this resource version."""
         from kubernetes.aio.client import CoreV1Api, V1ConfigMap, V1Secret
 
-        from actions.cluster.auth.typed import document_of
+        from actions.cluster.auth.typed import model_document
 
         core = CoreV1Api(await self._session.typed_client())
         namespace, metadata, place = (
@@ -307,13 +304,13 @@ class KubernetesStore:
                 changed = core.replace_namespaced_secret(place, namespace, secret, field_manager=MANAGER)
             else:
                 changed = core.create_namespaced_secret(namespace, secret, field_manager=MANAGER)
-            return document_of(await changed)
+            return model_document(await changed)
         config_map = V1ConfigMap(metadata=metadata, data=text, binary_data=packed)
         if etag:
             written = core.replace_namespaced_config_map(place, namespace, config_map, field_manager=MANAGER)
         else:
             written = core.create_namespaced_config_map(namespace, config_map, field_manager=MANAGER)
-        return document_of(await written)
+        return model_document(await written)
 
     async def _in_namespace(self, namespace: str, write: Callable[[], Awaitable[T]]) -> T:
         """Create an object; if its namespace is missing, make that first.
@@ -421,6 +418,11 @@ async def _find(session: KubeSession, path: str) -> Document | None:
         return await session.get(path)
     except MissingError:
         return None
+
+
+async def _remove(session: KubeSession, path: str) -> None:
+    with suppress(MissingError):
+        await session.request("DELETE", path)
 
 
 def _kind_of(name: str) -> str:

@@ -30,10 +30,10 @@ from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
-    is_listed,
     lease_bytes,
     lease_document,
     lease_in,
+    remove_objects,
     run_id_in,
 )
 
@@ -115,9 +115,7 @@ class LocalStore:
         await self._in_thread(lambda: self._delete(name))
 
     async def remove_run(self, run_id: str) -> None:
-        while listed := [*await self.objects(run_key(run_id)), *await self.objects(run_key(run_id, "terraform/"))]:
-            for item in listed:
-                await self.delete(item.key)
+        await remove_objects(self, run_id)
         await self.delete(run_key(run_id, LEASE))
 
     def close(self) -> None:
@@ -126,8 +124,8 @@ class LocalStore:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             return await in_thread("store", work)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, RuntimeError) as error:  # the latter for links in a circle
+            reason = getattr(error, "strerror", "") or str(error)
             raise ConfigError(f"{self.address}: {reason}.", hint="Check the folder, and its rights.") from error
 
     def _names_of_runs(self) -> list[str]:
@@ -135,20 +133,15 @@ class LocalStore:
             entries = list(os.scandir(self._folder / _RUNS))
         except FileNotFoundError:
             return []
-        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and any(self._in(entry)))
-
-    def _in(self, entry: os.DirEntry[str]) -> Iterator[Path]:
-        """Yield the files of a run. What a write is about to put there is none."""
-        for folder, _, names in os.walk(entry):
-            yield from (Path(folder) / name for name in names if not _is_scratch(name))
+        return sorted(
+            entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and any(_files_in(entry.path))
+        )
 
     def _listed(self, prefix: str) -> Iterator[ListedObject]:
         root = self._folder / _RUNS
-        found = [Path(folder) / name for folder, _, names in os.walk(root) for name in names]
-        keys = sorted((path.relative_to(self._folder).as_posix(), path) for path in found)
-        for key, path in keys:
+        for key in sorted(path.relative_to(self._folder).as_posix() for path in _files_in(root)):
             is_lease = key.endswith(f"/{LEASE}") and key.count("/") == 2
-            if _is_scratch(path.name) or is_lease or not is_listed(key, prefix):
+            if is_lease or not key.startswith(prefix):
                 continue
             stored = self._read(key, MOST_OBJECT_BYTES)
             if stored is not None:
@@ -223,6 +216,21 @@ class LocalStore:
 def _is_scratch(name: str) -> bool:
     """Return whether a file is one that a write is about to give its name."""
     return name.startswith(".") and name.endswith(".tmp")
+
+
+def _files_in(folder: Path | str) -> Iterator[Path]:
+    """Yield all files below a folder. What a write is about to put there is none.
+
+    Raises:
+        OSError: Something of it cannot be read; only what is not there is certainly not there.
+    """
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        yield from (Path(place) / name for name in names if not _is_scratch(name))
 
 
 def _etag_of(data: bytes) -> str:

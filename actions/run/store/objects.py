@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
-from actions.base.errors import ConfigError, ConflictError, FormatError
+from actions.base.errors import ConfigError, ConflictError, FormatError, UnreachableError
+from actions.base.executors import at_once
 from actions.base.guard import require_guard
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line
@@ -26,6 +27,8 @@ LATEST = 4e9
 LEASE = "lease.json"
 """The name of a lease, below its run, where it is an object."""
 MOST_LEASE_BYTES = 64 << 10
+REMOVAL_ROUNDS = 20
+"""Lists of a run that is removed: each may have what another process has written since the last one."""
 
 T = TypeVar("T")
 
@@ -229,7 +232,7 @@ class RunStore(Protocol):
     async def objects(self, prefix: str) -> list[ListedObject]:
         """Return the objects whose names begin with `prefix`, which names a run, sorted; without its lease.
 
-        States of Terraform, which a reader may have no right to, are listed by a prefix that names their folder.
+        States of Terraform are left out for a user who may not list them, unless the prefix names their folder.
         """
         ...
 
@@ -320,6 +323,20 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
 
 
+async def remove_objects(store: RunStore, run_id: str) -> None:
+    """Delete all objects of a run, also those that are written meanwhile.
+
+    Raises:
+        UnreachableError: Another process goes on writing.
+    """
+    for _ in range(REMOVAL_ROUNDS):
+        listed = await store.objects(run_key(run_id))
+        if not listed:
+            return
+        await at_once([item.key for item in listed], store.delete)
+    raise UnreachableError(f"{store.address} gets new objects of {run_id} while it is removed there.")
+
+
 def run_id_in(name: str) -> str:
     """Return the id of the run whose object, or prefix of objects, this names.
 
@@ -335,11 +352,6 @@ def run_id_in(name: str) -> str:
 def is_state(name: str) -> bool:
     """Return whether an object is the state of a stage of Terraform, `runs/RUN_ID/terraform/STAGE.tfstate`."""
     return name.split("/")[2:3] == ["terraform"]
-
-
-def is_listed(name: str, prefix: str) -> bool:
-    """Return whether a list of a prefix has this object; see `RunStore.objects`."""
-    return name.startswith(prefix) and (not is_state(name) or is_state(prefix))
 
 
 def lease_bytes(document: LeaseDocument) -> bytes:

@@ -43,7 +43,7 @@ class RemoteRun(msgspec.Struct, frozen=True):
     lease: StoreLease | None = None
     """`None` if it cannot be read."""
     place: str = CLUSTER
-    """Where it was read: `CLUSTER`, or `s3://…`."""
+    """The store that it was read from: `CLUSTER`, or `s3://…`."""
     error: str = ""
     """The reason why it cannot be read, in one sentence; else empty."""
     stopped: str = ""
@@ -98,12 +98,12 @@ class RemoteRun(msgspec.Struct, frozen=True):
 
     @property
     def spent_usd(self) -> Decimal | None:
-        """What it has cost so far; `None` if that is unknown."""
+        """Its cost so far; `None` if that is unknown."""
         return _dollars(self.status.spent_usd)
 
     @property
     def usd_per_hour(self) -> Decimal | None:
-        """What it pays for by the hour, nodes included; `None` if that is unknown."""
+        """Its price by the hour, nodes included; `None` if that is unknown."""
         return _dollars(self.status.usd_per_hour)
 
     def is_silent(self, now: float) -> bool:
@@ -147,7 +147,7 @@ def remote_of(document: Mapping[str, Any]) -> RemoteRun | None:
     return RemoteRun(run_id, lease, stopped=stopped_note(document), namespace=namespace, uid=uid)
 
 
-def newest_of(runs: Iterable[RemoteRun]) -> tuple[RemoteRun, ...]:
+def newest_runs(runs: Iterable[RemoteRun]) -> tuple[RemoteRun, ...]:
     """Return runs, the newest first, each id once: by the place that has the later epoch, and the later sign."""
     by_id: dict[str, RemoteRun] = {}
     for run in sorted(runs, key=lambda one: (one.epoch, one.seen_at), reverse=True):

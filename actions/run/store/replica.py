@@ -35,7 +35,7 @@ from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import RENEW_SECONDS, LeaseHeldError, about_run, claim_lease, renew_lease
 from actions.run.store.objects import GuardedStore, RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.rows import MOST_ROWS, RowWriter
-from actions.run.store.series import FileReplica, series_files
+from actions.run.store.series import OutputCopy
 
 LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
@@ -104,7 +104,7 @@ class Replica:
         self._writer = RowWriter(self._guarded, self._run_id, lambda after, limit: journal.rows(after, limit=limit))
         self.sent = -1
         """Number of the newest record in the store; -1 while that is not known."""
-        self._series: dict[tuple[str, str], FileReplica] = {}
+        self._output = OutputCopy(self._guarded, self._put, self._run_id, folder)
         self._kept: dict[str, bytes] | None = None
         """The small files as the store has them; `None` before the first look."""
         self._etags: dict[str, str] = {}
@@ -243,7 +243,7 @@ class Replica:
         return next((place for place, row in unsure if row.stage and row.kind == _OUTCOME), len(rows))
 
     async def _push_all_files(self) -> None:
-        """Write files and curves, and note the records whose stages' files are in the store from then on."""
+        """Write files and output, and note the records whose stages' files are in the store from then on."""
         newest = self._journal.last_seq()
         await self._push_files()
         self._complete_to = newest
@@ -277,16 +277,11 @@ class Replica:
         self.renewed_at = now
 
     async def _push_files(self) -> None:
-        """Write small files and curves; one that cannot be read now is looked at again the next time."""
+        """Write small files and output; one that cannot be read now is looked at again the next time."""
         with suppress(OSError):
             await self._push_small()
-        for stage, file in await in_thread("store-read", lambda: list(series_files(self._folder))):
-            if (stage, file) not in self._series:
-                self._series[stage, file] = FileReplica(
-                    self._guarded, self._run_id, self._folder, stage, file, epoch=self._epoch
-                )
-            with suppress(OSError):
-                await self._series[stage, file].push()
+        with suppress(OSError):
+            await self._output.push()
 
     async def _push_small(self) -> None:
         if self._kept is None:

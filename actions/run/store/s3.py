@@ -16,10 +16,10 @@ from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
-    is_listed,
     lease_bytes,
     lease_document,
     lease_in,
+    remove_objects,
 )
 
 
@@ -89,14 +89,13 @@ class S3Store:
         begin = len(self._place.key(""))
         found = await self._bucket.objects(self._place.key(prefix))
         listed = [ListedObject(item.key[begin:], item.etag, item.size, item.modified_at) for item in found]
-        return [item for item in listed if is_listed(item.key, prefix) and not item.key.endswith(f"/{LEASE}")]
+        return [item for item in listed if not item.key.endswith(f"/{LEASE}")]
 
     async def delete(self, name: str) -> None:
         await self._bucket.delete(self._place.key(name))
 
     async def remove_run(self, run_id: str) -> None:
-        while listed := [*await self.objects(run_key(run_id)), *await self.objects(run_key(run_id, "terraform/"))]:
-            await at_once([item.key for item in listed], self.delete)
+        await remove_objects(self, run_id)
         await self.delete(run_key(run_id, LEASE))
 
     def close(self) -> None:

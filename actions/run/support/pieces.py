@@ -13,8 +13,9 @@ from actions.base.files import open_file
 from actions.base.untrusted import clean_text, plain_text
 from actions.run.journal.folder import blueprint_path, load_environment, runner_log_path
 from actions.run.journal.reader import RunReader
+from actions.run.output.reader import OutputReader
+from actions.run.output.records import stages_with_output
 from actions.run.report import run_json, run_table
-from actions.run.spool.reader import SpoolReader
 from actions.run.state.records import JournalRecord, encode_body, record_kind
 from actions.run.state.view import RunView
 from actions.run.support.surroundings import variable_names
@@ -64,9 +65,8 @@ def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Pie
     yield Piece(
         "environment-of-run.txt", "names of the run's variables", lambda: variable_names(load_environment(folder))
     )
-    for place in sorted((folder / "logs").glob("*")) if (folder / "logs").is_dir() else ():
-        if place.is_dir():
-            yield Piece(f"logs/{place.name}.log", "the end of the stage's log", _log_of(folder, place.name))
+    for stage in stages_with_output(folder):
+        yield Piece(f"logs/{stage}.log", "the end of the stage's log", _log_of(folder, stage))
 
 
 def _journal(folder: Path) -> str:
@@ -89,7 +89,7 @@ def _record_line(record: JournalRecord) -> str:
 
 def _log_of(folder: Path, stage: str) -> Callable[[], str]:
     def read() -> str:
-        reader = SpoolReader(folder, stage)
+        reader = OutputReader(folder, stage)
         offset, parts = reader.tail_offset(LOG_BYTES), []
         while True:
             lines, end = reader.lines(offset)

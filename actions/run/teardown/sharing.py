@@ -15,7 +15,7 @@ from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE
 from actions.run.context.stage_context import StageContext
-from actions.run.journal.reader import list_runs, load_run
+from actions.run.journal.reader import load_run
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import inventory_of, ref_of_owned
 from actions.run.objects.ownership import Ownership, entry_of
@@ -23,6 +23,7 @@ from actions.run.objects.survey import ObjectListing, survey
 from actions.run.objects.writes import claims_of
 from actions.run.state.planner import kept_stages
 from actions.run.state.view import OwnedObject, RunState, RunView, is_watched_only
+from actions.run.summaries import list_runs
 
 CLAIM = "PersistentVolumeClaim"
 _LABELLED = (

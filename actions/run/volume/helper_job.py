@@ -66,7 +66,7 @@ def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapp
     """
     from kubernetes.aio import client
 
-    from actions.cluster.auth.typed import document_of
+    from actions.cluster.auth.typed import model_document
 
     container = client.V1Container(
         name=helper_job.container,
@@ -91,7 +91,7 @@ def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapp
         template=client.V1PodTemplateSpec(metadata=client.V1ObjectMeta(labels=dict(labels)), spec=pod),
     )
     metadata = client.V1ObjectMeta(name=name, namespace=volume.namespace, labels=dict(labels))
-    return document_of(client.V1Job(api_version=API_VERSION, kind="Job", metadata=metadata, spec=spec))
+    return model_document(client.V1Job(api_version=API_VERSION, kind="Job", metadata=metadata, spec=spec))
 
 
 class JobRecorder(Protocol):

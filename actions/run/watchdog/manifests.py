@@ -94,14 +94,14 @@ def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Docume
     """
     from kubernetes.aio import client
 
-    from actions.cluster.auth.typed import document_of
+    from actions.cluster.auth.typed import model_document
 
     name, labels = watchdog_name(view.id), {RUN_LABEL: view.id, MANAGED_BY: MANAGER}
 
     def metadata(namespace: str = NAMESPACE) -> client.V1ObjectMeta:
         return client.V1ObjectMeta(name=name, namespace=namespace, labels=labels)
 
-    found = [document_of(client.V1ServiceAccount(api_version="v1", kind="ServiceAccount", metadata=metadata()))]
+    found = [model_document(client.V1ServiceAccount(api_version="v1", kind="ServiceAccount", metadata=metadata()))]
     subject = client.RbacV1Subject(kind="ServiceAccount", name=name, namespace=NAMESPACE)
     reference = client.V1RoleRef(api_group=_RBAC, kind="Role", name=name)
     for namespace in dict.fromkeys((NAMESPACE, *(one.namespace for one in objects))):
@@ -114,10 +114,10 @@ def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Docume
             subjects=[subject],
             role_ref=reference,
         )
-        found += [document_of(role), document_of(binding)]
+        found += [model_document(role), model_document(binding)]
     spec = _cron_spec(name, labels, config_of(view, objects))
     cron = client.V1CronJob(api_version="batch/v1", kind="CronJob", metadata=metadata(), spec=spec)
-    return [*found, document_of(cron)]
+    return [*found, model_document(cron)]
 
 
 def config_of(view: RunView, objects: Sequence[WatchedObject]) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, JournalError
 from actions.base.files import private_directory, write_private
 from actions.run.journal.store import create_journal
-from actions.run.spool.format import lines_file
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from tests.support.missing import needs_root
+from tests.support.streams import tail_of
 from tests.unit.run.world import creation
 
 
@@ -48,11 +48,11 @@ def test_s05_a_journal_is_not_made_through_a_link(tmp_path: Path) -> None:
 
 def test_s05_a_log_is_not_kept_through_a_link(tmp_path: Path) -> None:
     victim = a_victim(tmp_path)
-    planted = lines_file(tmp_path, "work")
+    planted = tail_of(tmp_path, "work", "lines")
     planted.parent.mkdir(parents=True)
     planted.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
-        SpoolWriter(tmp_path, "work").open()
+        OutputWriter(tmp_path, "work").open()
     assert victim.read_text() == "mine"
 
 
@@ -70,7 +70,7 @@ def test_s05_whatever_the_umask_what_is_made_is_private(tmp_path: Path) -> None:
     try:
         folder = private_directory(tmp_path / "a" / "b")
         write_private(folder / "f", b"x")
-        writer = SpoolWriter(folder, "work")
+        writer = OutputWriter(folder, "work")
         writer.open()
         writer.close()
         create_journal(folder / "journal.db", creation(), SystemClock())

@@ -24,7 +24,8 @@ def parked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setattr(client, "start_runner", lambda *_, **__: None)
-    monkeypatch.setattr("actions.run.journal.reader.runs_folder", lambda: tmp_path / "runs")
+    for module in ("client", "summaries"):
+        monkeypatch.setattr(f"actions.run.{module}.runs_folder", lambda: tmp_path / "runs")
     folder = make_run(tmp_path, SystemClock(), created=replace(creation(), prices=(NODES,)))
     for body in (RunRequest(RequestKind.PARK), Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
         append_record(folder, body, deed="the park")

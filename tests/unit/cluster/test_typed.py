@@ -32,7 +32,7 @@ from kubernetes.aio.client import (
 from actions.base.errors import ConflictError, ConsoleError, FormatError, RefusedError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.cluster.auth import typed
-from actions.cluster.auth.typed import document_of
+from actions.cluster.auth.typed import model_document
 from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import (
     ApiAccessError,
@@ -296,7 +296,7 @@ async def test_the_guard_is_asked_before_each_change_and_before_no_read(tmp_path
 def test_a_model_as_a_document_has_what_is_set() -> None:
     template = V1PodTemplateSpec(spec=V1PodSpec(containers=[], restart_policy="Never"))
     job = V1Job(api_version="batch/v1", kind="Job", spec=V1JobSpec(backoff_limit=0, template=template))
-    assert document_of(job) == {
+    assert model_document(job) == {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "spec": {"backoffLimit": 0, "template": {"spec": {"containers": [], "restartPolicy": "Never"}}},

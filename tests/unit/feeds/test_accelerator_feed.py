@@ -14,8 +14,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote import exec as remote
 from actions.cluster.remote.exec import ExecResult
-from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.records import AcceleratorSample
+from actions.run.output.writer import OutputWriter
 from actions.telemetry.tools.device_history import Extent, Quantity
 from tests.support.builders import NOW, StillClock, a_pod
 from tui.feeds.accelerators import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
@@ -27,8 +27,8 @@ from tui.present.cells import text_of
 ROW = "0, NVIDIA A10G, 97, 3032, 23028, 33, 112.10, 300.00, P0"
 
 
-def spool(folder: Path, *ages_seconds: float) -> Sampled:
-    writer = SpoolWriter(folder, "train")
+def stored(folder: Path, *ages_seconds: float) -> Sampled:
+    writer = OutputWriter(folder, "train")
     for age in ages_seconds:
         writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age, ROW, "node-1"))
     writer.close()
@@ -44,7 +44,7 @@ def a_feed() -> AcceleratorFeed:
 
 async def read(folder: Path, *, age_seconds: float) -> WorkerReading:
     """One round for one pod."""
-    spool(folder, age_seconds)
+    stored(folder, age_seconds)
     feed = a_feed()
     kept = feed._samples(Sampled(folder, "train"))
     return await feed._read(asyncio.Semaphore(1), a_pod("worker-0", gpu=1), kept)
@@ -61,13 +61,13 @@ async def test_an_old_sample_is_asked_for_again(tmp_path: Path) -> None:
 
 
 async def test_a_history_begins_with_the_last_minutes_of_the_run_and_counts_no_sample_twice(tmp_path: Path) -> None:
-    feed, place, pod = a_feed(), spool(tmp_path, 4000, 30, 10, 4), a_pod("worker-0", gpu=1)
+    feed, place, pod = a_feed(), stored(tmp_path, 4000, 30, 10, 4), a_pod("worker-0", gpu=1)
     await feed._show_present([pod], place)
     history = feed.histories[pod.key, "0"]
     assert history.revision == 2  # of the last minutes alone
     await feed._show_present([pod], place)
     assert feed.histories[pod.key, "0"].revision == 2
-    spool(tmp_path, 1)
+    stored(tmp_path, 1)
     await feed._show_present([pod], place)
     assert feed.histories[pod.key, "0"].revision == 3
     await feed._show_present([], place)
@@ -75,7 +75,7 @@ async def test_a_history_begins_with_the_last_minutes_of_the_run_and_counts_no_s
 
 
 async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
-    feed, place = a_feed(), spool(tmp_path, 4000, 30, 10, 4)
+    feed, place = a_feed(), stored(tmp_path, 4000, 30, 10, 4)
     await feed._show_past(place)
     past, revision = feed.past, feed.revision
     assert past is not None
@@ -85,7 +85,7 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
     assert past.ended_at - past.began_at == 3996
     await feed._show_past(place)
     assert feed.revision == revision
-    spool(tmp_path, 1)
+    stored(tmp_path, 1)
     await feed._show_past(place)
     assert feed.past is not None
     assert feed.past.ended_at == NOW.timestamp() - 1
@@ -94,7 +94,7 @@ async def test_the_past_is_read_once_until_it_grows(tmp_path: Path) -> None:
 
 
 def _loads(folder: Path, pod: str, *samples: tuple[float, int]) -> None:
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     for at, load in samples:
         writer.write_sample(pod, AcceleratorSample(at, ROW.replace(" 97,", f" {load},"), "node-1"))
     writer.close()
@@ -184,7 +184,7 @@ class Rounds(StillClock):
 
 
 async def test_the_feed_knows_since_when_a_requested_device_stands_still(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, "train")
+    writer = OutputWriter(tmp_path, "train")
     writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp(), ROW.replace("97", "0", 1)))
     writer.write_sample("worker-1", AcceleratorSample(NOW.timestamp(), ROW))
     writer.close()
@@ -206,7 +206,7 @@ def with_links(kib: int) -> str:
 async def test_traffic_of_links_is_shown_now_and_over_all_time(tmp_path: Path) -> None:
     feed, place, pod = a_feed(), Sampled(tmp_path, "train"), a_pod("worker-0", gpu=1)
     for age, kib in ((8, 0), (6, 2_000), (4, 10_000)):
-        writer = SpoolWriter(tmp_path, "train")
+        writer = OutputWriter(tmp_path, "train")
         writer.write_sample("worker-0", AcceleratorSample(NOW.timestamp() - age, with_links(kib), "node-1"))
         writer.close()
         await feed._show_present([pod], place)
@@ -216,7 +216,7 @@ async def test_traffic_of_links_is_shown_now_and_over_all_time(tmp_path: Path) -
     assert feed.readings[0].reading.devices[0].nvlink_rate == 4_000 * 1024
     assert feed.histories[pod.key, "0"].extent(Quantity.NVLINK) == Extent(1_024_000, 2_560_000, 4_096_000)
 
-    writer = SpoolWriter(tmp_path, "later")
+    writer = OutputWriter(tmp_path, "later")
     for at, kib in ((100, 0), (102, 2_000), (104, 10_000)):
         writer.write_sample("worker-0", AcceleratorSample(at, with_links(kib), "node-1"))
     writer.close()
@@ -239,7 +239,7 @@ def with_clock(load: int, memory: int, mhz: int, mask: str, ecc: int) -> str:
 
 
 async def test_clocks_reasons_and_errors_are_there_when_the_job_is_over(tmp_path: Path) -> None:
-    feed, writer = a_feed(), SpoolWriter(tmp_path, "train")
+    feed, writer = a_feed(), OutputWriter(tmp_path, "train")
     power_cap, hot = "0x0000000000000004", "0x0000000000000040"
     for age, mhz, mask in ((500, 1980, power_cap), (400, 1980, power_cap), (300, 1380, hot), (200, 1980, power_cap)):
         sample = AcceleratorSample(NOW.timestamp() - age, with_clock(98, 40_000, mhz, mask, 500 - age), "node-1")

@@ -18,7 +18,7 @@ from actions.cluster.state.snapshot import ChangeLog
 from actions.fleet.facts import NodeFacts, PodFacts
 from actions.fleet.totals import totals_of
 from actions.fleet.verdict import UNREAD
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock, a_node, a_pod, a_snapshot
@@ -218,7 +218,7 @@ def test_the_pods_of_a_run_have_a_verdict_by_its_stage() -> None:
 async def test_the_cause_in_the_log_of_a_run_is_the_problem_with_its_remedy(tmp_path: Path) -> None:
     """Home said to correct the image or the command, where `w` named the memory of a GPU."""
     folder = tmp_path / "r-1"
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
     writer.write_lines(writer.source("default", "esm-7", "pytorch", "uid"), [LogLine(int(NOW.timestamp() * 1e9), text)])
     writer.close()

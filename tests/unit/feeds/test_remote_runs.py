@@ -20,13 +20,14 @@ from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
 from actions.run.client import load_run
-from actions.run.journal.reader import RunSummary, list_runs
+from actions.run.journal.reader import RunSummary
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
 from actions.run.store.cluster_runs import paths_of
 from actions.run.store.lease_object import DOCUMENT, EVERYWHERE, LABELS, NAMESPACE, lease_name, leases_path
 from actions.run.store.listing import StoreLook
 from actions.run.store.remote import CLUSTER, RemoteRun
+from actions.run.summaries import RunListing, list_runs
 from actions.run.takeover import takeover
 from actions.run.takeover.takeover import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
@@ -230,7 +231,8 @@ async def test_a_run_that_this_machine_has_taken_over_is_shown_from_its_folder(
     assert runs.open(view.id)
     await runs.refresh_list()
     assert runs.remote is not None
-    monkeypatch.setattr("tui.feeds.runs._list_runs", lambda _: [replace(a_summary(folder), epoch=2)])
+    taken = RunListing([replace(a_summary(folder), epoch=2)], [])
+    monkeypatch.setattr("tui.feeds.runs._listings", lambda _: iter([taken]))
     feed.take(a_remote(view.id, 2, epoch=2))
     runs.take_others()
     following_runs = asyncio.create_task(runs.run(lambda: None))

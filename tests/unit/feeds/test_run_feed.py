@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.base.errors import RefusedError
+from actions.base.errors import MissingError, RefusedError
 from actions.run.journal.folder import runs_folder
 from actions.run.journal.store import append_record
 from actions.run.launch import create_folder
 from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import StageState
+from actions.run.summaries import RunListing, list_runs
 from tests.support.builders import a_run, a_stage, console_services
 from tests.unit.run.world import creation, make_run
-from tui.feeds.runs import RunFeed, waiting_stage
+from tui.feeds.runs import RunFeed, is_list_complete, waiting_stage, whole_id
 from tui.screens.status_lines import header_facts
 
 
@@ -74,3 +77,54 @@ def test_a_stage_that_a_run_does_not_have_is_refused_with_the_way_to_name_anothe
     with pytest.raises(RefusedError, match=f"Run {view.id} has no stage bionemo-1126-x") as refused:
         waiting_stage(view, "bionemo-1126-x")
     assert "run=ID" in refused.value.hint
+
+
+async def test_the_first_list_is_shown_as_it_is_read_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("oldest", "older", "newest"):
+        make_newest(tmp_path, name)
+    whole = list_runs(runs_folder())
+    services = console_services()
+    feed, seen = services.runs, list[tuple[list[str], frozenset[str], bool, str]]()
+    feed.is_listed = False
+
+    def pieces(_: float) -> Iterator[RunListing]:
+        for read in (1, 2, 3):
+            yield RunListing(whole[:read], [run.id for run in whole[read:]])
+            seen.append((ids_of(feed), feed.unread, feed.is_listed, feed.view.id if feed.view else ""))
+            if feed.unread:
+                with pytest.raises(MissingError, match="oldest is not read yet"):
+                    feed.find("oldest")
+                assert not is_list_complete(feed)
+                assert services.paid.now().hourly.is_lower_bound
+
+    monkeypatch.setattr("tui.feeds.runs._listings", pieces)
+    await feed.refresh_list()
+    assert seen == [
+        (["newest"], frozenset({"older", "oldest"}), False, "newest"),
+        (["newest", "older"], frozenset({"oldest"}), False, "newest"),
+    ]
+    assert (ids_of(feed), feed.unread, is_list_complete(feed)) == (["newest", "older", "oldest"], frozenset(), True)
+    feed.close()
+
+
+async def test_a_copy_of_the_newest_run_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    newest = make_newest(tmp_path, "newest")
+    shutil.copytree(newest, newest.with_name("newest.bak"))
+    (newest.parent / ".order").unlink()
+    feed = RunFeed(SystemClock(), lambda: None)
+    await feed.refresh_list()
+    assert ids_of(feed) == ["newest.bak", "newest"]
+    assert feed.folder == newest
+    assert whole_id(feed, "new") == "newest"
+    feed.choose(newest.with_name("newest.bak"))
+    assert feed.view is not None
+    assert (feed.view.id, feed.is_interrupted) == ("newest.bak", False)
+    feed.close()
+
+
+def ids_of(feed: RunFeed) -> list[str]:
+    return [run.id for run in feed.summaries]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.cluster.logs.lines import LogLine
 from actions.run.comparison import RunCurves
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState, RunView
 from tests.support import fixed_runs
@@ -34,14 +34,14 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def a_scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A training on screen, another run of the same blueprint, and a benchmark."""
-    fixed_runs.spool_training(tmp_path / RUN)
-    writer = SpoolWriter(tmp_path / OTHER, "train")
+    fixed_runs.store_training(tmp_path / RUN)
+    writer = OutputWriter(tmp_path / OTHER, "train")
     source = writer.source("default", "esm1nv-0", "main", "uid-other")
     start = NOW.timestamp() - 9_000
     lines = [f'{{"step": {step}, "loss": {4 - step / 10_000:.4f}}}' for step in range(0, 20_000, 500)]
     writer.write_lines(source, [LogLine(int((start + place * 60) * 1e9), text) for place, text in enumerate(lines)])
     writer.close()
-    fixed_runs.spool_bandwidth(tmp_path / BENCH)
+    fixed_runs.store_bandwidth(tmp_path / BENCH)
     view = replace(fixed_runs.a_training_run(), parameters={"workers": 8, "lr": 1e-4})
 
     def load(folder: Path) -> RunView:

@@ -23,7 +23,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def a_scene(tmp_path: Path) -> Scene:
-    fixed_runs.spool_training(tmp_path / RUN)
+    fixed_runs.store_training(tmp_path / RUN)
     return Scene(
         picture(),
         view=fixed_runs.a_training_run(),
@@ -84,7 +84,7 @@ async def test_several_charts_are_refused_with_the_reason_where_there_is_only_on
         await console.calm("loss of")
         await console.press("M")
         await console.calm("Only the chart loss is chosen.")
-    fixed_runs.spool_text(tmp_path / "only" / RUN, "train", "worker-0", "\n".join(ONE_METRIC))
+    fixed_runs.store_text(tmp_path / "only" / RUN, "train", "worker-0", "\n".join(ONE_METRIC))
     scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / "only" / RUN)
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
         await console.line("open charts")
@@ -94,7 +94,7 @@ async def test_several_charts_are_refused_with_the_reason_where_there_is_only_on
 
 
 async def test_where_a_job_is_over_no_curve_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed_runs.spool_text(tmp_path / RUN, "train", "worker-0", "`Trainer.fit` stopped: `max_steps=300` reached.")
+    fixed_runs.store_text(tmp_path / RUN, "train", "worker-0", "`Trainer.fit` stopped: `max_steps=300` reached.")
     scene = Scene(picture(), view=fixed_runs.a_torn_down_run(), folder=tmp_path / RUN, is_busy=False)
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
         await console.line("open charts of=train")

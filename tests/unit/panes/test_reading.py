@@ -35,7 +35,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def a_scene(tmp_path: Path) -> Scene:
     """A training with curves, log and accelerators."""
-    fixed_runs.spool_training(tmp_path / RUN)
+    fixed_runs.store_training(tmp_path / RUN)
     return Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from actions.cluster.logs.lines import LogLine
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output import segments
+from actions.run.output.curves import StageCurves
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView, StageState
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture, workers
 from tests.support.fixed_console import Scene, a_fixed_console
+from tests.support.streams import append_raw, segments_of
 from tui.textual_private import screen_text
 
 SIZE = (120, 36)
@@ -29,7 +33,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def a_scene(tmp_path: Path) -> Scene:
     """A training with curves, log and accelerators."""
-    fixed_runs.spool_training(tmp_path / RUN)
+    fixed_runs.store_training(tmp_path / RUN)
     return Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
 
 
@@ -63,7 +67,7 @@ async def test_a_stage_that_prints_no_metric_has_an_empty_plot(tmp_path: Path, m
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open charts")
         await console.calm("train_loss 1.175")
-        writer = SpoolWriter(tmp_path / OTHER, "data")
+        writer = OutputWriter(tmp_path / OTHER, "data")
         source = writer.source("default", "uniref50-split-0", "main", "uid-split")
         writer.write_lines(source, [LogLine(int(NOW.timestamp() * 1e9), "12 of 80 shards are there")])
         writer.close()
@@ -141,7 +145,7 @@ async def test_smoothing_is_off_for_a_sparse_curve_and_always_said(
 
     start = NOW.timestamp() - 600
     lines = [f"{{'loss': {9 - step / 10:.4f}, 'epoch': 0.1}}" for step in range(40)]
-    writer = SpoolWriter(tmp_path / OTHER, "train")
+    writer = OutputWriter(tmp_path / OTHER, "train")
     source = writer.source("default", "rehearsal-0", "main", "uid-rehearsal")
     writer.write_lines(source, [LogLine(int((start + place) * 1e9), text) for place, text in enumerate(lines)])
     writer.close()
@@ -152,3 +156,73 @@ async def test_smoothing_is_off_for_a_sparse_curve_and_always_said(
         assert "smoothed" not in screen_text(console.app)
         await console.press("E")
         await console.calm("over step · smoothed")
+
+
+async def test_a_long_log_opens_at_its_newest_line_and_is_filled_upwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 60_000
+    writer = OutputWriter(tmp_path / RUN, "train")
+    source = writer.source("default", "worker-0", "main", "uid")
+    for first in range(0, count, 5_000):
+        end = NOW.timestamp() - count
+        lines = [LogLine(int((end + at) * 1e9), f"line {at}") for at in range(first, first + 5_000)]
+        writer.write_lines(source, lines)
+    writer.close()
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm((f"line {count - 1}", "following"))
+        await console.calm(f"{count:,} lines")
+        assert "older lines" not in screen_text(console.app)
+        await console.press("g")
+        await console.calm("line 0")
+
+
+async def test_damaged_segments_are_counted_in_the_borders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SEAL_BYTES", 4_000)
+    writer = OutputWriter(tmp_path / RUN, "train")
+    source = writer.source("default", "worker-0", "main", "uid")
+    for at in range(200):
+        text = f"{at}/300 [00:10<01:00, 1.73it/s, reduced_train_loss={at}.5]"
+        writer.write_lines(source, [LogLine(int((NOW.timestamp() - 300 + at) * 1e9), text)])
+    writer.close()
+    for stream in ("lines", "points"):
+        segments_of(tmp_path / RUN, "train", stream)[1].write_bytes(b"x")
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm(("199/300", "1 damaged segment skipped"))
+        await console.line("open charts")
+        await console.calm(("train_loss 199.5", "1 damaged segment skipped"))
+
+
+async def test_no_curve_and_no_alarm_stands_before_all_points_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_raw(
+        tmp_path / RUN,
+        "train",
+        "points",
+        b"".join(
+            b'{"type":"point","number":0,"metric":"train_loss","step":%d,"value":1.5,"at":1}\n' % at
+            for at in range(30_000)
+        ),
+    )
+    may_go, read_all = threading.Event(), StageCurves.read_all
+
+    def waiting(curves: StageCurves) -> None:
+        may_go.wait(60)
+        read_all(curves)
+
+    monkeypatch.setattr(StageCurves, "read_all", waiting)
+    scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+    async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
+        await console.line("open charts")
+        await console.calm(("reading 0 of 2 MiB", "Reading the curves."))
+        text = screen_text(console.app)
+        assert "train_loss" not in text
+        assert "was last printed" not in text
+        may_go.set()
+        await console.calm("train_loss 1.5")
+        assert "reading" not in screen_text(console.app)

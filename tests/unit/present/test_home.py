@@ -288,3 +288,22 @@ def test_a_wide_screen_has_sections_side_by_side() -> None:
 
     assert any("Runs" in line and "Problems" in line for line in wide)
     assert any("Clusters" in line and "Fleet" in line for line in wide)
+
+
+def test_runs_that_are_not_read_yet_are_counted_beside_those_that_are() -> None:
+    assert "not read yet" not in shown(some_facts())
+    part = shown(some_facts(unread=480))
+    assert "480 not read yet" in part
+    assert "all runs (489)" in part
+    over = [run for run in fixed_runs.summaries(Path("/runs")) if run.state is RunState.TORN_DOWN and not run.leftovers]
+    nothing_present = shown(some_facts(runs=tuple(over), unread=480))
+    assert "480 not read yet" in nothing_present
+    assert "Reading the runs." in nothing_present
+    assert "torn down: 0" not in nothing_present
+
+
+def test_a_copy_of_a_run_is_not_taken_for_the_run() -> None:
+    run = fixed_runs.summaries(Path("/runs"))[3]
+    copy = replace(run, id=f"{run.id}.bak", notices=(Notice(NoticeKind.COPY, "It is a copy."),))
+    (line,) = (line for line in shown(some_facts(runs=(copy,))).splitlines() if "nemo" in line and "copy" in line)
+    assert "failed" not in line

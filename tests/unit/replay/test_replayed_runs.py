@@ -16,12 +16,13 @@ from actions.replay.index import CaptureIndex, read_index
 from actions.replay.runs import ReplayedRuns
 from actions.run.journal.folder import journal_path, runs_folder, terraform_path
 from actions.run.journal.lease import Heartbeat, release_lease, take_runner_lease
-from actions.run.journal.reader import RunReader, list_runs
+from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal, append_record
-from actions.run.spool.format import lines_file, points_file
 from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import NoticeKind
+from actions.run.summaries import list_runs
 from tests.support.captures import WALL, MadeCapture, MovedClock
+from tests.support.streams import tail_of
 from tests.unit.run.world import make_run
 
 CLOCK = SystemClock()
@@ -65,7 +66,7 @@ def copied(tmp_path: Path) -> Copied:
 
 def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     run = copied.run
-    lines = lines_file(run, "train")
+    lines = tail_of(run, "train", "lines")
     copied.write(lines, "L000000\tfirst\nL000000\thalf")
     copied.look()  # 1
     lease = take_runner_lease(journal_path(run), CLOCK)
@@ -88,7 +89,7 @@ def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.M
         assert replayed.show(1.5) is True
         monkeypatch.setenv("XDG_STATE_HOME", str(replayed.state_home))
         folder = runs_folder() / run.name
-        assert lines_file(folder, "train").read_text() == "L000000\tfirst\n"
+        assert tail_of(folder, "train", "lines").read_text() == "L000000\tfirst\n"
         reader = RunReader(folder)
         assert len(reader.records()) == 1
         assert replayed.show(2.5) is True
@@ -96,7 +97,7 @@ def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.M
         assert view is not None
         assert (len(reader.records()), reader.runner_alive) == (2, True)
         assert not [notice for notice in view.notices if notice.kind is NoticeKind.STALLED]
-        assert lines_file(folder, "train").read_text() == "L000000\tfirst\nL000000\thalf a line\n"
+        assert tail_of(folder, "train", "lines").read_text() == "L000000\tfirst\nL000000\thalf a line\n"
         assert replayed.show(3.5) is True
         view = reader.poll()
         assert view is not None
@@ -116,8 +117,8 @@ def test_a_run_is_as_it_was_at_each_moment(copied: Copied, monkeypatch: pytest.M
 
 def test_nothing_secret_of_a_run_is_kept(copied: Copied) -> None:
     run = copied.run
-    copied.write(lines_file(run, "train"), f"L000000\tlogin with {CANARY}\n")
-    copied.write(points_file(run, "train"), f'{{"type":"point","key":"{CANARY}"}}\n')
+    copied.write(tail_of(run, "train", "lines"), f"L000000\tlogin with {CANARY}\n")
+    copied.write(tail_of(run, "train", "points"), f'{{"type":"point","key":"{CANARY}"}}\n')
     copied.write(terraform_path(run, "provision") / "apply.jsonl", f'{{"@message":"{CANARY}"}}\n')
     for name in ("kubeconfig", "environment.json", "terraform/provision/terraform.tfstate", "secrets.txt"):
         copied.write(run / name, "canary-that-is-not-copied")
@@ -125,14 +126,17 @@ def test_nothing_secret_of_a_run_is_kept(copied: Copied) -> None:
     index = copied.index()
     kept = [record for record in index.run_entries(run.name, 0, 100.0) if isinstance(record, RunFile)]
     index.close()
-    assert {record.path for record in kept} >= {"logs/train/lines.log", "terraform/provision/apply.jsonl"}
+    assert {record.path for record in kept} >= {
+        "output/train/lines/000000000000000.tail",
+        "terraform/provision/apply.jsonl",
+    }
     data = gzip.decompress(copied.file.read_bytes())
     assert CANARY.encode() not in data
     assert b"canary-that-is-not-copied" not in data
 
 
 def test_a_file_that_was_replaced_is_replaced(copied: Copied) -> None:
-    path = copied.run / "series" / "train" / "accelerators.json"
+    path = copied.run / "blueprint" / "blueprint.yaml"
     for text in ("{}", '{"a":1}'):
         path.unlink(missing_ok=True)
         copied.write(path, text)
@@ -140,7 +144,7 @@ def test_a_file_that_was_replaced_is_replaced(copied: Copied) -> None:
     index = copied.index()
     replayed = ReplayedRuns(index)
     replayed.show(10)
-    found = replayed.state_home / "eksml-tui" / "runs" / copied.run.name / "series" / "train" / "accelerators.json"
+    found = replayed.state_home / "eksml-tui" / "runs" / copied.run.name / "blueprint" / "blueprint.yaml"
     assert found.read_text() == '{"a":1}'
     replayed.close()
     index.close()
@@ -159,24 +163,27 @@ def test_a_run_that_cannot_be_read_hides_no_other(copied: Copied) -> None:
 def test_names_that_lead_elsewhere_are_passed_over(tmp_path: Path) -> None:
     made = MadeCapture()
     for name in ("../../out", "/etc", ".", "..", "a/b", "a\0b", "-x", ""):
-        made.records += [RunFile(at=1.0, run=name, path="logs/a/lines.log", data=b"x", is_new=True)]
+        made.records += [RunFile(at=1.0, run=name, path="output/a/lines/000000000000000.tail", data=b"x", is_new=True)]
     for path in (
         "../out",
-        "logs/../../out",
-        "logs/a/../lines.log",
+        "output/../../out",
+        "output/a/../000000000000000.tail",
+        "output/a/lines/000000000000005.tail",
         "/tmp/out",
         "journal.db",
         "kubeconfig",
-        "logs//lines.log",
+        "output//lines/000000000000000.tail",
     ):
         made.records += [RunFile(at=1.0, run="fine", path=path, data=b"x", is_new=True)]
-    made.records += [RunFile(at=1.0, run="fine", path="logs/train/lines.log", data=b"good\n", is_new=True)]
+    made.records += [
+        RunFile(at=1.0, run="fine", path="output/train/lines/000000000000000.tail", data=b"good\n", is_new=True)
+    ]
     index = made.index(tmp_path)
     replayed = ReplayedRuns(index)
     replayed.show(2)
     top = replayed.state_home / "eksml-tui" / "runs"
     assert [str(path.relative_to(top)) for path in sorted(top.rglob("*")) if path.is_file()] == [
-        "fine/logs/train/lines.log"
+        "fine/output/train/lines/000000000000000.tail"
     ]
     replayed.close()
     index.close()

@@ -15,7 +15,8 @@ from actions.base.clock import Clock, SystemClock
 from actions.run.engine.companions import accompanied as engine_accompanied
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import RecordRow
-from actions.run.spool.files import AppendOnly
+from actions.run.output.records import stream_path
+from actions.run.output.segments import StreamWriter
 from tests.support.stores import Replicated, a_run_with_store
 from tests.support.virtual import VirtualClock
 from tests.unit.run.world import creation
@@ -53,7 +54,6 @@ async def seconds_until(clock: Clock, holds: Callable[[], bool], most: float) ->
     return clock.monotonic() - begin
 
 
-def growing(path: Path) -> AppendOnly:
-    """A file of the spool, open to be appended to."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return AppendOnly(path)
+def growing(folder: Path, stage: str, stream: str) -> StreamWriter:
+    """A stream of a stage's output, open to be appended to."""
+    return StreamWriter(stream_path(folder, stage, stream))

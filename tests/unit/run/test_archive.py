@@ -25,8 +25,8 @@ from actions.run.client import load_run
 from actions.run.journal.folder import environment_path, journal_path, kubeconfig_path, terraform_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
-from actions.run.spool.reader import SpoolReader
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.reader import OutputReader
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Output
 from actions.run.storage import archive as archives
 from actions.run.storage.archive import Archived, archive_run, opened_archive
@@ -49,7 +49,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def talkative(tmp_path: Path) -> Path:
-    """A run with a secret wherever one could be but in its output."""
+    """A run with a secret wherever one could be."""
     stages = (outline("provision", kind="terraform"), outline("train", kind="job"))
     folder = make_run(tmp_path / "there", CLOCK, created=replace(creation(), stages=stages))
     KNOWN.add(SECRET, "env:TOKEN")
@@ -69,6 +69,10 @@ def talkative(tmp_path: Path) -> Path:
     held = {"mode": "managed", "type": "aws_db", "name": "x", "instances": [{"attributes": {"password": "o-1234567"}}]}
     (stage / "terraform.tfstate").write_bytes(msgspec.json.encode({**msgspec.json.decode(STATE), "resources": [held]}))
     (folder / "notes.txt").write_text("n-1234567")
+    writer = OutputWriter(folder, "train")
+    source = writer.source("default", "worker-0", "main", "uid")
+    writer.write_lines(source, [LogLine(10**18, f"using {SECRET}"), LogLine(10**18 + 1, "AKIAIOSFODNN7EXAMPLE")])
+    writer.close()
     return folder
 
 
@@ -79,7 +83,7 @@ def a_run(tmp_path: Path) -> Path:
     stage = terraform_path(folder, "provision")
     stage.mkdir(parents=True)
     (stage / "terraform.tfstate").write_bytes(STATE)
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "worker-0", "main", "uid")
     writer.write_lines(source, [LogLine(10**18 + number, f"line {number}") for number in range(3)])
     writer.close()
@@ -102,7 +106,7 @@ def taken(file: Path, run_id: str, *, confirm: str = "") -> Takeover:
 
 
 def lines_of(folder: Path) -> list[str]:
-    return [line.text for line in SpoolReader(folder, "train").lines(0)[0]]
+    return [line.text for line in OutputReader(folder, "train").lines(0)[0]]
 
 
 def test_a_run_comes_out_of_its_archive_by_a_takeover(tmp_path: Path, elsewhere: Path) -> None:
@@ -138,11 +142,12 @@ def test_a_run_that_this_machine_has_is_not_taken_from_its_archive(tmp_path: Pat
     assert load_run(elsewhere / folder.name).last_seq == later.last_seq
 
 
-def test_no_credentials_are_in_an_archive(talkative: Path, tmp_path: Path) -> None:
+def test_no_secret_is_in_an_archive(talkative: Path, tmp_path: Path) -> None:
     done = archive_run(talkative, tmp_path / "run.tar", CLOCK)
     data = (tmp_path / "run.tar").read_bytes()
     assert SECRET.encode() not in data
     assert b"1234567" not in data
+    assert b"AKIAIOSFODNN7EXAMPLE" not in data
     assert {each.path for each in done.withheld} == {"terraform/provision/terraform.tfstate"}
     arrived = taken(tmp_path / "run.tar", talkative.name, confirm=talkative.name).folder
     assert (terraform_path(arrived, "provision") / SIMULATED_STATE).exists()
@@ -169,7 +174,7 @@ def test_an_archive_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_a_run_at_work_is_archived_as_of_one_moment(tmp_path: Path) -> None:
     folder = a_run(tmp_path)
-    writer = SpoolWriter(folder, "train")
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "worker-0", "main", "uid")
     is_over = threading.Event()
 
@@ -230,7 +235,7 @@ def _run_in(entries: Entries) -> str:
     return next(iter(entries)).split("/")[1]
 
 
-def _of_kind(kind: bytes, name: str = "runs/RUN/output/logs/train/link") -> Callable[[Entries], None]:
+def _of_kind(kind: bytes, name: str = "runs/RUN/output/train/train/link") -> Callable[[Entries], None]:
     def change(entries: Entries) -> None:
         info = tarfile.TarInfo(name.replace("RUN", _run_in(entries)))
         info.type, info.linkname = kind, "/etc/passwd"
@@ -248,13 +253,13 @@ def _without(part: str) -> Callable[[Entries], None]:
 
 
 HOSTILE: dict[str, tuple[Callable[[Entries], None], bool, str]] = {
-    "up": (_with("runs/RUN/output/logs/../../../../up"), True, "not a file of a run"),
+    "up": (_with("runs/RUN/output/train/../../../../up"), True, "not a file of a run"),
     "absolute": (_with("/etc/eksml"), True, "not a file of a run"),
-    "backslash": (_with("runs/RUN/output/logs/x\\y"), True, "not a file of a run"),
-    "control": (_with("runs/RUN/output/logs/a\x1b[2J"), True, "not a file of a run"),
+    "backslash": (_with("runs/RUN/output/train/x\\y"), True, "not a file of a run"),
+    "control": (_with("runs/RUN/output/train/a\x1b[2J"), True, "not a file of a run"),
     "heartbeat": (_with("runs/RUN/heartbeat"), True, "not a file of a run"),
-    "journal": (_with("runs/RUN/output/journal.db"), True, "not a file of a run"),
-    "long name": (_with("runs/RUN/output/logs/" + "x" * 1200), True, "not a file of a run"),
+    "journal": (_with("runs/RUN/output"), True, "not a file of a run"),
+    "long name": (_with("runs/RUN/output/train/" + "x" * 1200), True, "not a file of a run"),
     "another run": (_with("runs/other-1121-0001/lease.json"), True, "of another run"),
     "an id with a path": (_with("runs/../lease.json"), True, "not a file of a run"),
     "symbolic link": (_of_kind(tarfile.SYMTYPE), True, "not a plain file"),
@@ -263,7 +268,7 @@ HOSTILE: dict[str, tuple[Callable[[Entries], None], bool, str]] = {
     "device": (_of_kind(tarfile.CHRTYPE), True, "not a plain file"),
     "folder": (_of_kind(tarfile.DIRTYPE), True, "not a plain file"),
     "sparse": (_of_kind(tarfile.GNUTYPE_SPARSE), True, "is not an archive of a run"),
-    "unlisted": (_with("runs/RUN/output/logs/train/more.log"), False, "not those of its list of sums"),
+    "unlisted": (_with("runs/RUN/output/train/train/more.log"), False, "not those of its list of sums"),
     "changed": (_with("runs/RUN/files/environment.json", b"{ }"), False, "not those of its list of sums"),
     "no sums": (_without("SHA256SUMS"), False, "not those of its list of sums"),
     "no lease": (_without("lease.json"), True, "it has no lease"),

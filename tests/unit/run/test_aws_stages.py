@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.journal.folder import logs_path
+from actions.run.output.reader import OutputReader
 from actions.run.state.view import RunState
 from tests.support.account import REGION, a_group, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
@@ -213,7 +213,7 @@ async def test_an_image_is_built_pushed_reported_and_removed_again(
     assert "--build-arg BASE=nvcr.io/nvidia/nemo:24.01" in asked
     login = json.loads(Path(f"{log}.config").read_text())
     assert list(login["auths"]) == ["123456789012.dkr.ecr.us-west-2.amazonaws.com"]
-    assert "Step 1/1 : FROM x" in (logs_path(folder, "image") / "lines.log").read_text()
+    assert "Step 1/1 : FROM x" in [line.text for line in OutputReader(folder, "image").lines()[0]]
     everything = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert login["auths"]["123456789012.dkr.ecr.us-west-2.amazonaws.com"]["auth"].encode() not in everything
     await torn_down(folder)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,22 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.process import own_identity
-from actions.run.client import find_run, list_runs, load_run, send_request
+from actions.run.client import (
+    find_run,
+    list_runs,
+    load_run,
+    replace_runner,
+    resume_run,
+    send_request,
+    set_limits,
+    start_runner,
+)
 from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import Heartbeat, grant_lease, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.report import run_table
-from actions.run.state.records import Action, Intent, RequestKind
+from actions.run.state.records import Action, Intent, Limits, RequestKind
 from actions.run.state.view import RunState, StageState
 from tests.unit.run.world import make_run
 
@@ -116,3 +127,23 @@ def test_a_wish_that_the_run_cannot_follow_is_refused(tmp_path: Path, kind: Requ
     with pytest.raises(RefusedError, match="does not accept the request"):
         send_request(folder, kind, plan_hash="x", start=False)
     assert load_run(folder).last_seq == 1
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_copy_of_a_run_never_acts(tmp_path: Path, is_linked: bool) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    copy = folder.with_name("copy")
+    copy.symlink_to(folder) if is_linked else shutil.copytree(folder, copy)
+    before = journal_path(copy).read_bytes()
+    acts: list[Callable[[], object]] = [
+        lambda: send_request(copy, RequestKind.TEARDOWN, start=False),
+        lambda: start_runner(copy),
+        lambda: resume_run(copy),
+        lambda: replace_runner(copy, 1),
+        lambda: set_limits(copy, Limits(), start=False),
+    ]
+    for act in acts:
+        with pytest.raises(RefusedError, match="it is a copy of the folder of run fake-1121-0001"):
+            act()
+    assert journal_path(copy).read_bytes() == before
+    assert send_request(folder, RequestKind.PAUSE, start=False) == ""

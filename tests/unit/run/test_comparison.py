@@ -1,4 +1,4 @@
-"""Runs side by side, from their spools."""
+"""Runs side by side, from their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from actions.run.comparison import (
     shared_metrics,
     values_by_step,
 )
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output import curves
+from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView
 from actions.telemetry.curves import Series
 from tests.support import fixed_runs
@@ -36,9 +37,9 @@ from tui.cli.arguments import parse_arguments
 from tui.cli.runs import run as run_command
 
 
-def spooled(folder: Path, losses: Sequence[float | str], *, every: int = 1) -> Path:
-    """Spool a training that prints its loss at every so many steps."""
-    writer = SpoolWriter(folder, "train")
+def stored_output(folder: Path, losses: Sequence[float | str], *, every: int = 1) -> Path:
+    """Store a training that prints its loss at every so many steps."""
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "train-0", "main", f"uid-{folder.name}")
     start = NOW.timestamp() - 600
     lines = [f'{{"step": {place * every}, "loss": {loss}}}' for place, loss in enumerate(losses)]
@@ -53,7 +54,10 @@ def a_view(run_id: str, **parameters: int | float | str | bool) -> RunView:
 
 @pytest.fixture
 def two_runs(tmp_path: Path) -> list[RunCurves]:
-    one, other = spooled(tmp_path / "one", [9.0, 5.0, 6.0]), spooled(tmp_path / "two", [8.0, "NaN"], every=2)
+    one, other = (
+        stored_output(tmp_path / "one", [9.0, 5.0, 6.0]),
+        stored_output(tmp_path / "two", [8.0, "NaN"], every=2),
+    )
     runs = [RunCurves(one, a_view("one", lr=1e-4, spot=True)), RunCurves(other, a_view("two", lr=2e-4, spot=True))]
     assert not any(run.read_on() for run in runs)
     return runs
@@ -127,10 +131,10 @@ def test_a_metric_that_a_run_lacks_is_refused_with_its_name(tmp_path: Path, two_
         metric_to_compare([two_runs[0], silent])
 
 
-def test_a_long_spool_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "CHUNK_BYTES", 2_000)
+def test_a_long_output_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "PIECE_BYTES", 2_000)
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
-    series = read_run(spooled(tmp_path / "long", [float(place) for place in range(200)])).series("train_loss")
+    series = read_run(stored_output(tmp_path / "long", [float(place) for place in range(200)])).series("train_loss")
     assert series is not None
     assert len(series) == 200
 
@@ -138,8 +142,8 @@ def test_a_long_spool_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_wide_comparison_has_the_figures_of_each_run_and_yaml_all_that_json_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spooled(tmp_path / "one", [9.0, 5.0])
-    spooled(tmp_path / "two", [8.0, 4.0])
+    stored_output(tmp_path / "one", [9.0, 5.0])
+    stored_output(tmp_path / "two", [8.0, 4.0])
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
     printed = {}
@@ -155,7 +159,7 @@ def test_the_wide_comparison_has_the_figures_of_each_run_and_yaml_all_that_json_
 def test_the_curves_of_a_run_are_a_document_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spooled(tmp_path / "one", [9.0, 5.0])
+    stored_output(tmp_path / "one", [9.0, 5.0])
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
     assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", "-o", "json"])) == 0
@@ -173,8 +177,8 @@ def test_the_curves_of_a_run_are_a_document_too(
 def test_the_command_compares_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
-    spooled(tmp_path / "one", [9.0, 5.0])
-    spooled(tmp_path / "two", [8.0, 4.0])
+    stored_output(tmp_path / "one", [9.0, 5.0])
+    stored_output(tmp_path / "two", [8.0, 4.0])
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
     assert run_command(parse_arguments(["--readonly", "runs", "compare", "one", "two", "-o", output])) == 0
@@ -187,8 +191,8 @@ def test_the_command_compares_runs(
 def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spooled(tmp_path / "one", [9.0, 5.0])
-    spooled(tmp_path / "two", [8.0, 4.0])
+    stored_output(tmp_path / "one", [9.0, 5.0])
+    stored_output(tmp_path / "two", [8.0, 4.0])
 
     def here(name: str) -> Path:
         if name == "two":
@@ -208,7 +212,7 @@ def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
 def test_the_curves_of_a_run_are_printed_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spooled(tmp_path / "one", [9.0, 5.0])
+    stored_output(tmp_path / "one", [9.0, 5.0])
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", lambda name: tmp_path / name)
     assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", "-o", "csv"])) == 0

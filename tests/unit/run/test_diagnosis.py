@@ -14,10 +14,10 @@ from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.logs.lines import LogLine
 from actions.run import diagnosis
 from actions.run.context.protocols import Performed
-from actions.run.diagnosis import _without_waiting, explain_stage, spooled_logs
+from actions.run.diagnosis import _without_waiting, explain_stage, stored_logs
 from actions.run.objects.ownership import Entry
 from actions.run.objects.writes import CLAIM_GUARD
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.writer import OutputWriter
 from actions.run.stages.log_check import with_warning
 from actions.run.state.records import CheckResult
 from actions.run.state.view import OwnedObject, StageState
@@ -30,15 +30,15 @@ BEGAN = 1_700_000_000
 GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it at https://huggingface.co/m/l"
 
 
-def spooled(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 1) -> None:
-    writer = SpoolWriter(folder, "data")
+def stored_output(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 1) -> None:
+    writer = OutputWriter(folder, "data")
     lines = [LogLine(seconds * 1_000_000_000 + number, text) for number, text in enumerate(texts)]
     writer.write_lines(writer.source("default", pod, "main", f"uid-{pod}"), lines)
     writer.close()
 
 
 async def test_what_a_pod_said_that_is_gone_is_diagnosed(tmp_path: Path) -> None:
-    spooled(tmp_path, "loading", GATED)
+    stored_output(tmp_path, "loading", GATED)
     stage = a_stage("data", StageState.FAILED, started_seconds_ago=NOW.timestamp() - BEGAN)
     (found,) = await explain_stage(None, a_run(stage), tmp_path, "data")
     assert found.code is Code.HF_GATED
@@ -71,9 +71,9 @@ async def test_a_stage_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_the_log_of_an_attempt_before_is_left_out(tmp_path: Path) -> None:
-    spooled(tmp_path, "CUDA out of memory", seconds=BEGAN - 60)
-    spooled(tmp_path, "better", pod="worker-1")
-    logs = spooled_logs(tmp_path, a_stage("data", StageState.RUNNING, started_seconds_ago=NOW.timestamp() - BEGAN))
+    stored_output(tmp_path, "CUDA out of memory", seconds=BEGAN - 60)
+    stored_output(tmp_path, "better", pod="worker-1")
+    logs = stored_logs(tmp_path, a_stage("data", StageState.RUNNING, started_seconds_ago=NOW.timestamp() - BEGAN))
     assert [(log.pod, log.text) for log in logs] == [("worker-1", "better")]
 
 
@@ -91,8 +91,8 @@ def test_an_echo_of_another_ranks_end_is_no_reason() -> None:
     assert _without_waiting(found, [one(Code.NCCL_PEER_DIED)]) == found
 
 
-def spooled_losses(folder: Path, *values: float) -> None:
-    writer = SpoolWriter(folder, "train")
+def stored_losses(folder: Path, *values: float) -> None:
+    writer = OutputWriter(folder, "train")
     source = writer.source("default", "worker-0", "pytorch", "uid-1")
     lines = [
         LogLine(
@@ -106,7 +106,7 @@ def spooled_losses(folder: Path, *values: float) -> None:
 
 
 async def test_a_training_that_ended_well_with_a_loss_that_is_none_is_warned_of(tmp_path: Path) -> None:
-    spooled_losses(tmp_path, 9.0, 8.5, math.nan, math.nan, math.nan)
+    stored_losses(tmp_path, 9.0, 8.5, math.nan, math.nan, math.nan)
     stage = a_stage("train", StageState.SUCCEEDED, started_seconds_ago=NOW.timestamp() - BEGAN)
 
     (found,) = await explain_stage(None, a_run(stage), tmp_path, "train")
@@ -119,7 +119,7 @@ async def test_a_training_that_ended_well_with_a_loss_that_is_none_is_warned_of(
 
 
 def test_a_training_that_learns_is_not_warned_of(tmp_path: Path) -> None:
-    spooled_losses(tmp_path, 9.0, 8.5, math.nan, 8.0)
+    stored_losses(tmp_path, 9.0, 8.5, math.nan, 8.0)
     done = Performed("PyTorchJob finished.")
 
     assert with_warning(done, tmp_path, "train") is done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from actions.base.errors import ConfigError, RefusedError
 from actions.run import forget
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.forget import forget_run, survey_run
-from actions.run.state.records import RequestKind
+from actions.run.journal.store import append_record
+from actions.run.state.records import Action, Intent, RequestKind
 from actions.run.state.view import Notice, NoticeKind
 from actions.run.terraform_changes import TerraformStageReport
 from tests.unit.run.world import creation, make_run
@@ -108,3 +110,19 @@ def test_a_run_that_another_machine_has_from_the_home_is_forgotten_here(
     assert survey_run(folder).obstacles  # without a home its Terraform state may be here alone
     monkeypatch.setattr(forget, "load_run", lambda _: replace(taken, store="s3://team-runs/ml"))
     assert survey_run(folder).obstacles == ()
+
+
+def test_a_copy_of_a_run_may_go_while_the_run_itself_is_there(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    append_record(folder, Intent(Action.PERFORM), deed="it", stage="provision", attempt=1)
+    copy, link = folder.with_name("copy"), folder.with_name("link")
+    shutil.copytree(folder, copy)
+    link.symlink_to(folder)
+    with pytest.raises(RefusedError, match="its folder is a link to another one"):
+        forget_run(link, confirm="link")
+    forget_run(copy, confirm="copy")
+    assert not copy.exists()
+    shutil.copytree(folder, copy)
+    shutil.rmtree(folder)
+    with pytest.raises(RefusedError, match="a runner may go on with it"):
+        forget_run(copy, confirm="copy")

@@ -14,7 +14,7 @@ from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts
 from actions.fleet.totals import totals_of
 from actions.run.alarms import IDLE_SECONDS, AlarmKind, alarms_of, idle_alarm
-from actions.run.journal.reader import RunSummary, list_runs
+from actions.run.journal.reader import RunSummary
 from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, kept_sentence, paid_by, paid_of, priced, state_words
 from actions.run.presence.record import RemoteRun, paid_elsewhere, presence_of
 from actions.run.report import run_json, run_table, runs_json, runs_table
@@ -41,6 +41,7 @@ from actions.run.state.records import (
     StageOutline,
 )
 from actions.run.state.view import RunState, RunView
+from actions.run.summaries import list_runs
 from tests.support.builders import a_node
 from tests.unit.run.world import creation, make_run
 from tui.commands.confirmations import teardown_lines

@@ -16,8 +16,8 @@ from actions.cluster.logs.lines import LogLine
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState
 from actions.fleet.verdict import PodTrouble, trouble_of, verdict_of
 from actions.run.journal.lease import Heartbeat, read_heartbeat
-from actions.run.spool.reader import SpoolReader
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output.reader import OutputReader
+from actions.run.output.writer import OutputWriter
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, troubles_of
 from actions.run.state.view import Notice, NoticeKind
 from tests.support import fixed_runs
@@ -121,18 +121,18 @@ def test_an_image_that_cannot_be_pulled_is_trouble_without_a_restart() -> None:
 
 
 def test_the_cause_is_read_in_the_log(tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path, "train")
+    writer = OutputWriter(tmp_path, "train")
     source = writer.source("default", f"{JOB}-worker-7", "pytorch", "uid")
     text = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
     writer.write_lines(source, [LogLine(int(NOW.timestamp() * 1e9), text)])
     writer.close()
-    found = cause_in(SpoolReader(tmp_path, "train"))
+    found = cause_in(OutputReader(tmp_path, "train"))
     assert found is not None
     assert found.code is Code.GPU_OOM
     assert "out of memory: asked 20.00 GiB" in found.headline
-    assert cause_in(SpoolReader(tmp_path, "train"), ["worker-7"]) == found
-    assert cause_in(SpoolReader(tmp_path, "train"), ["worker-1"]) is None, "its log is of a pod without trouble"
-    assert cause_in(SpoolReader(tmp_path, "silent")) is None
+    assert cause_in(OutputReader(tmp_path, "train"), ["worker-7"]) == found
+    assert cause_in(OutputReader(tmp_path, "train"), ["worker-1"]) is None, "its log is of a pod without trouble"
+    assert cause_in(OutputReader(tmp_path, "silent")) is None
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])

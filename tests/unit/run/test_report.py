@@ -9,12 +9,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.run.client import list_runs, with_losses
+from actions.run.client import list_runs
 from actions.run.journal.store import append_record
 from actions.run.paid import PaidThing
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spending import Spending
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
+from tests.support.streams import append_raw
 from tests.unit.run.test_fold import begun, done, ended, view_of, wished
 from tests.unit.run.world import make_run
 
@@ -58,16 +59,14 @@ def test_what_is_left_after_a_teardown_is_listed() -> None:
 
 def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> None:
     folder = make_run(tmp_path, SystemClock())
-    points = folder / "series" / "fake" / "points.jsonl"
-    points.parent.mkdir(parents=True)
     lines = [
         '{"type":"point","number":0,"metric":"train_loss","step":1,"value":3.5}',
         '{"type":"point","number":0,"metric":"train_loss","step":2,"value":2.5125}',
         '{"type":"point","number":0,"metric":"lr","step":2,"value":0.1}',
         '{"type":"point","number":0,"metric":"train_loss","step":3,"va',
     ]
-    points.write_text("\n".join(lines), "utf-8")
-    (run,) = with_losses(list_runs(tmp_path / "runs"))
+    append_raw(folder, "fake", "points", "\n".join(lines).encode())
+    (run,) = list_runs(tmp_path / "runs")
     assert run.last_loss == 2.5125
     spent = Spending(Decimal("12.345"), {}, Decimal("1.5"), ("a NAT gateway",), is_simulated=False)
     things = tuple(PaidThing(title, Decimal("0.5"), run.id) for title in ("2 × p5", "core nodes", "FSx"))

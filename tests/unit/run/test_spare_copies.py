@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,14 +14,12 @@ from actions.run.client import list_runs, load_run, send_request
 from actions.run.context.operator import present_operator
 from actions.run.forget import forget_run, survey_run
 from actions.run.journal.elsewhere import note_elsewhere
-from actions.run.journal.folder import journal_path, logs_path, runs_folder, terraform_path
+from actions.run.journal.folder import journal_path, output_path, runs_folder, terraform_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.mirrored import MirrorMark, copies_folder, write_mark
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind, TakenOver
-from actions.run.storage.compaction import DAY_SECONDS
-from actions.run.storage.disk_use import disk_json, disk_table, keep_up
-from actions.run.storage.spare_copies import SpareCopy, SpareKind, remove_copies, survey_copies
+from actions.run.storage.spare_copies import DAY_SECONDS, SpareCopy, SpareKind, remove_copies, survey_copies
 from actions.run.store.copy import refreshed_copy
 from actions.run.store.lease import take_lease
 from actions.run.store.rows import append_rows, append_to_store
@@ -69,8 +66,7 @@ async def in_store(tmp_path: Path, name: str) -> Path:
 async def taken_twice(tmp_path: Path, name: str) -> Path:
     """The folder that is put aside as a run comes back to this machine, which ben's had meanwhile."""
     folder = await in_store(tmp_path, name)
-    logs_path(folder, "train").mkdir(parents=True)
-    (logs_path(folder, "train") / "lines.log").write_bytes(b"x" * 40_000)
+    output_path(folder, "train").mkdir(parents=True)
     store = opened()
     lease = await take_lease(store, name, BEN, after=await store.lease(name))
     await append_to_store(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
@@ -91,11 +87,6 @@ def test_a_folder_put_aside_goes_when_a_newer_journal_has_its_records(home: Prox
     young, old = the(aside, days=3), the(aside, days=15)
     assert (young.is_removable, young.why) == (False, "it was put aside 3 days ago")
     assert (old.is_removable, old.kind, old.run_id) == (True, SpareKind.ASIDE, "fake-aside")
-    assert old.log_bytes >= 40_000
-    shown = keep_up(CLOCK, after_days=14, compacts=False).use
-    assert shown.put_aside >= old.size_bytes
-    assert "see eksml-tui runs gc" in disk_table(shown)
-    assert msgspec.json.decode(disk_json(shown))["put_aside_bytes"] == shown.put_aside
     assert remove_copies([young], now()) == 0
     assert aside.exists()
     assert remove_copies([old], now()) == old.size_bytes
@@ -180,7 +171,7 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
 
 
 def test_the_command_says_that_there_is_nothing(program: Program) -> None:
-    looked = program.command("runs", "gc", "--dry-run")
+    looked = program.command("runs", "clean", "--dry-run")
     assert (looked.returncode, looked.stderr) == (0, "")
     assert looked.stdout == "There are no copies of runs.\nThe cache holds no provider.\n"
 
@@ -190,11 +181,11 @@ def test_the_command_says_first_what_would_go(program: Program) -> None:
     copies.mkdir(parents=True, mode=0o700)
     folder = unpack("0.1.0/torn-down", copies)
     write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
-    looked = program.command("runs", "gc", "--dry-run")
+    looked = program.command("runs", "clean", "--dry-run")
     assert looked.returncode == 0
     assert f"{folder.name}, copy of another machine's run, " in looked.stdout
     assert "can be removed, as its run is torn down." in looked.stdout
     assert folder.exists()
-    removed = program.command("runs", "gc")
+    removed = program.command("runs", "clean")
     assert "Removed copies of runs, " in removed.stdout
     assert not folder.exists()

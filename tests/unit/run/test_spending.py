@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
@@ -18,21 +22,24 @@ from actions.run.client import load_run
 from actions.run.launch import create_run
 from actions.run.paid import paid_by, paid_of, unfinished_teardown
 from actions.run.report import run_json, run_table
-from actions.run.spending import Spending, spending_of
+from actions.run.spending import Spending, is_steady, spending_of, times_known
 from actions.run.state.fold import fold
 from actions.run.state.records import (
+    NODE_CLAIM,
     Action,
     Body,
+    Deleted,
     HeldPrice,
     Intent,
     JournalRecord,
     Outcome,
+    Owned,
     PlanOffer,
     RequestKind,
     Result,
     RunRequest,
 )
-from actions.run.state.view import Notice, NoticeKind, RunView
+from actions.run.state.view import Notice, NoticeKind, Period, RunView
 from actions.script.report import run_report
 from tests.unit.run.world import creation
 from tui.present.cells import text_of
@@ -265,3 +272,75 @@ def test_a_launch_keeps_its_prices_with_their_sources(tmp_path: Path) -> None:
 
 def test_a_run_expects_what_its_plan_does(tmp_path: Path) -> None:
     assert launched(tmp_path, max_steps=60, val_check_interval=50).stage("train").expect_low_seconds == 4.0
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> RunView:
+    """A run with attempts, undos, claims of nodes and several prices, at any moments."""
+    bodies: list[Body] = [
+        Intent(Action.PERFORM),
+        Outcome(Action.PERFORM, Result.DONE),
+        Outcome(Action.PERFORM, Result.FAILED),
+        Intent(Action.UNDO),
+        Outcome(Action.UNDO, Result.DONE),
+        Owned("karpenter.sh/v1", NODE_CLAIM, "", "n", uid="u"),
+        Deleted("karpenter.sh/v1", NODE_CLAIM, "", "n"),
+    ]
+    lines: list[tuple[float, str, Body]] = [
+        (round(hours, 2), draw(st.sampled_from(["provision", "train"])), draw(st.sampled_from(bodies)))
+        for hours in sorted(draw(st.lists(st.floats(0.1, 50), max_size=14)))
+    ]
+    work = replace(NODES, nodes=draw(st.integers(0, 3)), instance_type="p5.48xlarge")
+    return view(*lines, prices=(CLUSTER, work, replace(NODES, usd_per_hour="0.7"), UNKNOWN))
+
+
+def covered(found: RunView, hours: float) -> tuple[Decimal, dict[str, Decimal]]:
+    """The same sums, by looking at each moment in turn at all that was paid and at work then."""
+    now = hours * HOUR
+    known = [(Decimal(price.usd_per_hour or 0), *one) for price in found.prices for one in times_known(found, price)]
+    periods = [one[1] for one in known] + [period for stage in found.stages for period in stage.worked]
+    marks = sorted({min(moment, now) for one in periods for moment in (one.begin, now if one.end is None else one.end)})
+
+    def is_covered(period: Period, moment: float) -> bool:
+        return period.begin <= moment and (period.end is None or moment < period.end)
+
+    total, by_stage = Decimal(0), dict[str, Decimal]()
+    for begin, end in pairwise(marks):
+        usd = sum((usd * share for usd, period, share in known if is_covered(period, begin)), Decimal(0))
+        usd *= Decimal(str(end - begin)) / 3600
+        total += usd
+        working = [stage.id for stage in found.stages if any(is_covered(one, begin) for one in stage.worked)]
+        for stage in working:
+            by_stage[stage] = by_stage.get(stage, Decimal(0)) + usd / len(working)
+    return total, by_stage
+
+
+@settings(max_examples=100, deadline=None)
+@given(lives(), st.floats(0.5, 60))
+def test_one_pass_finds_what_a_look_at_every_moment_finds(found: RunView, hours: float) -> None:
+    spending = spent(found, hours)
+    total, by_stage = covered(found, hours)
+    assert float(spending.usd) == pytest.approx(float(total))
+    wanted = {stage: pytest.approx(float(usd)) for stage, usd in by_stage.items()}
+    assert {stage: float(usd) for stage, usd in spending.by_stage.items()} == wanted
+    assert all(not spending.by_stage[stage] for stage, usd in by_stage.items() if not usd)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lives(), st.floats(50, 60), st.floats(0, 500))
+def test_what_goes_on_without_work_is_known_at_every_later_moment(found: RunView, hours: float, more: float) -> None:
+    if not is_steady(found, hours * HOUR):
+        return
+    later, then = spent(found, hours).later(hours * HOUR, (hours + more) * HOUR), spent(found, hours + more)
+    for name in ("usd", "may_usd", "usd_per_hour", "may_usd_per_hour"):
+        assert float(getattr(later, name)) == pytest.approx(float(getattr(then, name))), name
+    assert later.at == pytest.approx(then.at)
+    assert later.by_stage.keys() == then.by_stage.keys()
+
+
+def test_a_long_life_costs_a_pass_and_no_square() -> None:
+    """Each of 8,000 attempts made something: by moments times periods that took minutes."""
+    lines = [line for n in range(8_000) for line in (begun(n, "train"), ended(n + 0.5, "train"))]
+    began = time.process_time()
+    assert spent(view(*lines), 10_000).usd == 400_000
+    assert time.process_time() - began < 10

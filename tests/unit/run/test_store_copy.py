@@ -5,24 +5,25 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import FormatError
 from actions.base.objects import ListedObject, StoredObject, WriteReceipt
 from actions.run.context.store_address import run_key
-from actions.run.journal.folder import journal_path, series_path
+from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
-from actions.run.store.copy import MOST_PART_BYTES, fetch_run
+from actions.run.output.reader import OutputReader
+from actions.run.output.records import POINTS, stream_path
+from actions.run.output.segments import SEAL_BYTES, SealedSegment, StreamReader, sealed
+from actions.run.store.copy import MOST_SEGMENT_BYTES, fetch_run
 from actions.run.store.objects import RunStore
 from actions.run.store.rows import append_rows
-from actions.run.store.series import TAIL_BYTES
 from tests.unit.run.world import creation, make_run
 
 CLOCK = SystemClock()
 RUN = "fake-1121-0001"
-PART = run_key(RUN, "series/train/points.jsonl/000001-000000/{:012}").format
+PART = run_key(RUN, "output/train/points/{}").format
 MANY = 120
 
 
@@ -55,16 +56,20 @@ class Store:
         self.asked: list[str] = []
 
     def part(self, number: int) -> bytes:
-        size = self.sizes.get(number, TAIL_BYTES)
+        size = self.sizes.get(number, SEAL_BYTES)
         return b'{"step": %d, "x": "' % number + b"x" * (size - 29 - len(str(number))) + b'"}' + b" " * 9 + b"\n"
 
-    async def lease(self, _: str) -> None:
-        return None
+    def segment(self, number: int) -> tuple[SealedSegment, bytes]:
+        return sealed(sum(self.sizes.get(other, SEAL_BYTES) for other in range(number)), self.part(number))
+
+    def segments(self) -> dict[str, bytes]:
+        made = map(self.segment, range(self.parts))
+        return {PART(segment.name): data for segment, data in made}
 
     async def get(self, name: str, *, limit_bytes: int = 1 << 30) -> StoredObject | None:
         self.asked.append(name)
-        if "/series/" in name:
-            data = self.part(int(name.rpartition("/")[2]) // TAIL_BYTES)
+        if "/output/" in name:
+            data = self.segments()[name]
             if len(data) > limit_bytes:
                 raise FormatError(f"{name} has more than {limit_bytes} bytes.")
             return StoredObject(Body.of(data), "e", 0.0, 0.0)
@@ -74,13 +79,10 @@ class Store:
         self.kept[name] = data
         return WriteReceipt("e", 0.0)
 
-    async def objects(self, prefix: str) -> list[ListedObject]:
-        series = [
-            ListedObject(PART(number * TAIL_BYTES), "e", self.sizes.get(number, TAIL_BYTES), 0.0)
-            for number in range(self.parts)
-        ]
+    async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
+        series = [ListedObject(name, "e", len(data), 0.0) for name, data in self.segments().items()]
         kept = [ListedObject(name, "e", len(data), 0.0) for name, data in self.kept.items()]
-        return [item for item in (*kept, *series) if item.key.startswith(prefix)]
+        return [item for item in (*kept, *series) if item.key.startswith(prefix) and item.key > after]
 
 
 async def a_store(tmp_path: Path, parts: int) -> tuple[Store, RunStore]:
@@ -97,11 +99,13 @@ async def test_a_long_curve_is_never_whole_in_memory(tmp_path: Path) -> None:
     store, typed = await a_store(tmp_path, MANY)
     Body.held = Body.peak = 0
     await fetch_run(typed, RUN, tmp_path / "copy")
-    path = series_path(tmp_path / "copy", "train") / "points.jsonl"
-    assert path.stat().st_size == MANY * TAIL_BYTES
-    assert 0 < Body.peak <= 8 << 20  # of thirty: a few objects, and those that follow them
+    stream = StreamReader(stream_path(tmp_path / "copy", "train", POINTS))
+    assert stream.end() == MANY * SEAL_BYTES
+    one = len(store.segment(0)[1])
+    assert 0 < Body.peak <= 20 * one  # of so many: a few objects, and those that follow them
     wanted = hashlib.sha256(b"".join(map(store.part, range(MANY)))).hexdigest()
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == wanted
+    found = hashlib.sha256(b"".join(part.data or b"" for part in stream.stretches(0))).hexdigest()
+    assert found == wanted
 
 
 async def test_only_what_is_new_is_asked_for_again(tmp_path: Path) -> None:
@@ -110,13 +114,16 @@ async def test_only_what_is_new_is_asked_for_again(tmp_path: Path) -> None:
     store.asked.clear()
     store.parts = 30
     await fetch_run(typed, RUN, tmp_path / "copy")
-    assert [name for name in store.asked if "/series/" in name] == [PART(n * TAIL_BYTES) for n in range(20, 30)]
-    path = series_path(tmp_path / "copy", "train") / "points.jsonl"
-    assert path.read_bytes() == b"".join(map(store.part, range(30)))
+    assert [name for name in store.asked if "/output/" in name] == list(store.segments())[20:]
+    parts = StreamReader(stream_path(tmp_path / "copy", "train", POINTS)).stretches(0)
+    assert b"".join(part.data or b"" for part in parts) == b"".join(map(store.part, range(30)))
 
 
-async def test_an_object_beyond_the_limit_of_a_part_is_refused(tmp_path: Path) -> None:
-    store, typed = await a_store(tmp_path, 3)
-    store.sizes[2] = MOST_PART_BYTES + 1
-    with pytest.raises(FormatError, match=f"more than {MOST_PART_BYTES} bytes"):
-        await fetch_run(typed, RUN, tmp_path / "copy")
+async def test_a_segment_beyond_the_limit_stays_out_and_is_counted(tmp_path: Path) -> None:
+    store, typed = await a_store(tmp_path, 4)
+    store.sizes[2] = MOST_SEGMENT_BYTES + 1
+    await fetch_run(typed, RUN, tmp_path / "copy")
+    reader = OutputReader(tmp_path / "copy", "train")
+    reader.findings(limit_bytes=-1)
+    assert reader.lost_findings == 1
+    assert store.asked.count(PART(store.segment(2)[0].name)) == 0

@@ -14,16 +14,15 @@ from actions.cloud import s3
 from actions.run.engine.companions import accompanied
 from actions.run.engine.fence import STORE_ARBITER, Fence, ReadingArbiter, SeenLease
 from actions.run.journal.folder import terraform_path
-from actions.run.spool.files import AppendOnly
-from actions.run.spool.format import points_file
 from actions.run.state.records import Output
 from actions.run.store.copy import fetch_run
 from actions.run.store.lease import take_lease
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
 from tests.support.stores import BEN, Proxy, Replicated, a_run_with_store, opened
+from tests.support.streams import bytes_of
 from tests.support.virtual import VirtualClock, run_virtually
-from tests.unit.run.replicating import seconds_until, stored
+from tests.unit.run.replicating import growing, seconds_until, stored
 from tests.unit.run.world import creation
 
 MINUTES = 60
@@ -96,8 +95,7 @@ async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
 def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
     home: Proxy, folder: Path, tmp_path: Path, how: str
 ) -> None:
-    points_file(folder, "train").parent.mkdir(parents=True, exist_ok=True)
-    points = AppendOnly(points_file(folder, "train"))
+    points = growing(folder, "train", "points")
 
     async def work() -> None:
         clock = VirtualClock()
@@ -122,15 +120,14 @@ def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
         await clock.sleep(45)
         assert await read_rows(one.run.store, folder.name) == stored(folder)
         await fetch_run(one.run.store, folder.name, tmp_path / "copy")
-        assert points_file(tmp_path / "copy", "train").read_bytes() == POINT * MINUTES
+        assert bytes_of(tmp_path / "copy", "train", "points") == POINT * MINUTES
         await one.end(tasks)
 
     run_virtually(work(), has_sockets=True)
 
 
 def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: Proxy, folder: Path) -> None:
-    points_file(folder, "train").parent.mkdir(parents=True, exist_ok=True)
-    points = AppendOnly(points_file(folder, "train"))
+    points = growing(folder, "train", "points")
     state = terraform_path(folder, "provision") / SIMULATED_STATE
     state.parent.mkdir(parents=True)
     state.write_text("{}")
@@ -140,7 +137,7 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
         one = Fenced(folder, clock)
         points.append(POINT)
         tasks = one.begin()
-        await seconds_until(clock, lambda: bool(home.puts("points.jsonl")), 60)
+        await seconds_until(clock, lambda: bool(home.puts("/points/")), 60)
         await cancelled(tasks)  # it is stopped between two looks
 
         lease = await one.run.store.lease(folder.name)

@@ -20,7 +20,7 @@ from actions.run.state.records import HeldPrice, Operator
 from actions.run.state.view import NoticeKind, RunState, StageState
 from actions.run.store.lease_object import DOCUMENT, LABELS, NAMESPACE, STOPPED_NOTE, lease_name
 from actions.run.store.objects import MOST_LEASE_BYTES, LeaseDocument
-from actions.run.store.remote import RemoteRun, job_on_screen, newest_of, remote_of, remote_view
+from actions.run.store.remote import RemoteRun, job_on_screen, newest_runs, remote_of, remote_view
 from actions.run.store.report import FIELDS, known_runs, known_runs_json, known_runs_table
 from actions.run.watchdog import script
 from tests.support import fixed_runs
@@ -205,9 +205,9 @@ def test_what_the_watchdog_has_stopped_is_shown_before_its_runner_is_back() -> N
 
 def test_of_two_places_the_later_epoch_counts_and_then_the_later_sign() -> None:
     old, new = a_run(), fixed_runs.a_remote_run(RUN, ADA, RunState.RUNNING, epoch=2, created_at=AT - 60, seen_at=AT - 9)
-    assert newest_of([old, new]) == (new,)
+    assert newest_runs([old, new]) == (new,)
     silent = fixed_runs.a_remote_run(RUN, ADA, RunState.RUNNING, created_at=AT - 60, seen_at=AT - 9)
-    assert newest_of([silent, old]) == (old,)
+    assert newest_runs([silent, old]) == (old,)
 
 
 def test_each_run_has_one_row_in_every_form(tmp_path: Path) -> None:

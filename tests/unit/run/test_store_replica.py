@@ -1,4 +1,4 @@
-"""The replication of a run to its home, with the home in every state in which it can be."""
+"""The replication of a run to its store, with the home in every state in which it can be."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from actions.cloud import s3
 from actions.run.journal.folder import terraform_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import append_record
-from actions.run.spool.format import points_file, sources_file
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import Action, Intent, Outcome, Output, RequestKind, Result, RunRequest
 from actions.run.state.view import NoticeKind, RunState
 from actions.run.store import replica
@@ -27,6 +26,7 @@ from tests.support.stores import (
     Proxy,
     Replicated,
 )
+from tests.support.streams import bytes_of
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.replicating import a_run, accompanied, growing, seconds_until, stored
 
@@ -113,7 +113,7 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
     async def work() -> None:
         clock = VirtualClock()
         run = Replicated(folder, clock)
-        points = growing(points_file(folder, "train"))
+        points = growing(folder, "train", "points")
         async with accompanied(run):
             await seconds_until(clock, lambda: run.replica.sent == 1, 5)
             home.is_away = how == "away"
@@ -138,7 +138,7 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
             assert 1 <= len(run.log) <= 12, run.log
         assert await read_rows(run.store, folder.name) == stored(folder)
         await fetch_run(run.store, folder.name, tmp_path / "copy")
-        assert points_file(tmp_path / "copy", "train").read_bytes() == points_file(folder, "train").read_bytes()
+        assert bytes_of(tmp_path / "copy", "train", "points") == bytes_of(folder, "train", "points")
         run.close()
 
     run_virtually(work(), has_sockets=True)
@@ -185,7 +185,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
     async def work() -> None:
         clock = VirtualClock()
         run = Replicated(folder, clock)
-        sources, points = growing(sources_file(folder, "train")), growing(points_file(folder, "train"))
+        sources, points = growing(folder, "train", "sources"), growing(folder, "train", "points")
         sources.append(b'{"type":"source","number":0,"namespace":"ml","pod":"train-0","container":"main","uid":"u"}\n')
         for step in range(9000):
             points.append(b'{"type":"point","number":0,"metric":"train_loss","step":%d,"value":1.5}\n' % step)
@@ -197,10 +197,10 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
             assert mark.is_live
             assert mark.owner == ANNA
             assert list(stored(copy)) == stored(folder)
-            assert points_file(copy, "train").read_bytes() == points_file(folder, "train").read_bytes()
+            assert bytes_of(copy, "train", "points") == bytes_of(folder, "train", "points")
             assert (copy / "blueprint" / "blueprint.yaml").read_bytes() == b"schema: eksml/v1\n"
             assert b'"A":"b"' in (copy / "environment.json").read_bytes()
-            reader, spool = RunReader(copy), SpoolReader(copy, "train")
+            reader, output = RunReader(copy), OutputReader(copy, "train")
             view = reader.poll()
             assert view is not None
             assert view.state is RunState.RUNNING
@@ -208,7 +208,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
                 "It belongs to anna@bastion-1; here it can only be watched."
             ]
             assert view.stage("provision").message.startswith("halfway")
-            found, offset = spool.findings(limit_bytes=10 << 20)
+            found, offset = output.findings(limit_bytes=10 << 20)
             assert len(found) == 9000
             assert found[0].pod == "train-0"
             home.requests.clear()
@@ -218,7 +218,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
             await run.journal.write(Outcome(Action.PERFORM, Result.DONE, "done"), stage="provision", attempt=1)
             await clock.sleep(12)
             await fetch_run(run.store, folder.name, copy)
-            assert len(spool.findings(offset)[0]) == 1
+            assert len(output.findings(offset)[0]) == 1
             view = reader.poll()
             assert view is not None
             assert view.stage("provision").message == "done"
@@ -230,28 +230,6 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
         assert "anna@bastion-1 has not been heard of since" in view.notices[0].text
         with pytest.raises(Exception, match="belongs to anna@bastion-1"):
             append_record(copy, RunRequest(RequestKind.CANCEL), deed="cancel")
-        run.close()
-
-    run_virtually(work(), has_sockets=True)
-
-
-def test_a_file_that_was_mended_is_written_anew(home: Proxy, tmp_path: Path) -> None:
-    folder, copy = a_run(tmp_path), tmp_path / "copy"
-    path = points_file(folder, "train")
-
-    async def work() -> None:
-        clock = VirtualClock()
-        run = Replicated(folder, clock)
-        growing(path).append(b'{"a":1}\n{"a":2}\n')
-        async with accompanied(run):
-            await clock.sleep(12)
-            await fetch_run(run.store, folder.name, copy)
-            scratch = path.with_name("mended")
-            scratch.write_bytes(b'{"a":2}\n{"a":3}\n{"a":4}\n')
-            scratch.replace(path)
-            await clock.sleep(12)
-            await fetch_run(run.store, folder.name, copy)
-            assert points_file(copy, "train").read_bytes() == path.read_bytes()
         run.close()
 
     run_virtually(work(), has_sockets=True)

@@ -37,6 +37,7 @@ from actions.run.forget import forget_run
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
+from actions.run.output.segments import sealed, tail_name
 from actions.run.report import run_table
 from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
@@ -62,6 +63,7 @@ from tests.support.stores import (
     a_run_with_store,
     opened,
 )
+from tests.support.streams import bytes_of
 from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
@@ -470,17 +472,17 @@ def test_control_characters_of_a_foreign_record_are_removed(home: Proxy, tmp_pat
     async def work() -> None:
         store = opened()
         await store.put_if_absent(run_key("fake-evil", "journal/000000000001.jsonl"), data)
-        await store.put_if_absent(
-            run_key("fake-evil", "series/train/points.jsonl/000001-000000/000000000000"), b'{"a":"\\u001b[2J\\u202e"}\n'
-        )
-        await store.put_if_absent(
-            run_key("fake-evil", "series/../points.jsonl/000001-000000/000000000000"), b"out of the folder\n"
-        )
+        places = "output/train/points/", "output/../points/"
+        segment, packed = sealed(0, b'{"a":"\\u001b[2J\\u202e"}\n')
+        await store.put_if_absent(run_key("fake-evil", places[0] + segment.name), packed)
+        await store.put_if_absent(run_key("fake-evil", places[0] + tail_name(segment.end)), b'{"b":"\\u001b"}\n')
+        await store.put_if_absent(run_key("fake-evil", places[1] + segment.name), packed)
         folder = tmp_path / "fake-evil"
         await fetch_run(store, "fake-evil", folder)
         assert load_run(folder).title == "evil  title"
-        assert (folder / "series" / "train" / "points.jsonl").read_bytes() == b'{"a":"\\u0020[2J\\u0020"}\n'
-        assert not (tmp_path / "points.jsonl").exists()
+        assert bytes_of(folder, "train", "points") == b'{"a":"\\u0020[2J\\u0020"}\n{"b":"\\u0020"}\n'
+        assert [path.name for path in (folder / "output").iterdir()] == ["train"]
+        assert not (folder / "points").exists()
         store.close()
 
     asyncio.run(work())

@@ -44,7 +44,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for module, name in ((remote_runs, "_HOME_SECONDS"), (runs, "_HOMES_SECONDS"), (upkeep, "_ANSWER_SECONDS")):
+    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (upkeep, "_ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 

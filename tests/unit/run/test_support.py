@@ -24,7 +24,7 @@ from actions.run.support.archive import list_text, write_archive
 from actions.run.support.filters import SupportFilter, learn_secrets
 from actions.run.support.pieces import LOG_BYTES, Piece, run_pieces
 from tests.support.captures import MadeCapture, thing
-from tests.support.fixed_runs import spool_text
+from tests.support.fixed_runs import store_text
 from tests.unit.run.world import make_run
 
 CLOCK = SystemClock()
@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
     (terraform / "terraform.tfstate").write_text(json.dumps({"version": 4, "outputs": {"any": output}}))
     everything = "\n".join([*CANARIES.values(), *(text for text, _ in UNKNOWN.values()), HARMLESS])
     runner_log_path(folder).write_text(everything)
-    spool_text(folder, "train", "train-0", everything + "\n")
+    store_text(folder, "train", "train-0", everything + "\n")
     return folder
 
 
@@ -164,7 +164,7 @@ def test_an_archive_replaces_nothing_and_a_failed_one_leaves_nothing(tmp_path: P
 
 
 def test_a_log_is_cut_to_its_end_at_the_begin_of_a_line(folder: Path, tmp_path: Path) -> None:
-    spool_text(folder, "data", "data-0", "".join(f"line {number:07}\n" for number in range(60_000)))
+    store_text(folder, "data", "data-0", "".join(f"line {number:07}\n" for number in range(60_000)))
     text = archived(folder, tmp_path)["logs/data.log"]
     assert len(text) < 2 * LOG_BYTES
     assert text.splitlines()[-1].endswith("line 0059999")

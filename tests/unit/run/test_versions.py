@@ -25,8 +25,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.reader import RunReader
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import Journal
-from actions.run.repair import repair_run
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import (
     Action,
     Body,
@@ -95,9 +94,9 @@ def test_a_run_is_read_without_a_byte_written(released: tuple[str, Path]) -> Non
     records = reader.records()
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     for stage in view.stages:
-        spool = SpoolReader(folder, stage.id)
-        spool.lines()
-        spool.findings()
+        output = OutputReader(folder, stage.id)
+        output.lines()
+        output.findings()
     assert ("train_loss" in read_run(folder).metrics()) is (case != "failed")
     assert digests(folder) == before
 
@@ -158,7 +157,7 @@ def test_a_later_version_is_refused_by_its_number(tmp_path: Path) -> None:
     with closing(sqlite3.connect(journal_path(folder))) as connection:
         connection.execute("DROP TABLE meta")
         connection.execute("PRAGMA user_version = 7")
-    for attempt in (load_run, repair_run, lambda run: Journal(journal_path(run), CLOCK)):
+    for attempt in (load_run, lambda run: Journal(journal_path(run), CLOCK)):
         with pytest.raises(JournalError, match=r"version 7; this program reads versions 1 to \d") as caught:
             attempt(folder)
         assert "damaged" not in caught.value.sentence()

@@ -51,7 +51,7 @@ async def sees(console: FixedConsole, *panes: str) -> None:
 
 
 def begin_training(scene: Scene, folder: Path) -> None:
-    fixed_runs.spool_training(folder)
+    fixed_runs.store_training(folder)
     scene.view, scene.folder, scene.snapshot = fixed_runs.a_training_run(), folder, picture()
 
 

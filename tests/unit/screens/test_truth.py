@@ -100,7 +100,7 @@ async def test_the_teardown_dialog_names_the_runs_that_count_on_what_it_deletes(
 
 
 async def test_the_time_to_go_is_that_of_the_jobs_own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed_runs.spool_training(tmp_path / RUN)
+    fixed_runs.store_training(tmp_path / RUN)
     scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open run")
@@ -133,7 +133,7 @@ async def test_what_a_teardown_keeps_is_named_with_what_it_costs(monkeypatch: py
 async def test_the_peak_of_the_chart_is_that_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (fixed_runs.CORPUS / "nccl" / "two_nodes_all_reduce.txt").read_text()
     text = re.sub(r"( float +sum .* )\S+( +\d+)$", r"\g<1>999.9\2", text, flags=re.MULTILINE)  # in place is faster
-    fixed_runs.spool_text(tmp_path / RUN, "nccl", "nccl-tests-launcher-7xk4d", text)
+    fixed_runs.store_text(tmp_path / RUN, "nccl", "nccl-tests-launcher-7xk4d", text)
     verdict = judge_bandwidth(read_nccl(text), None, at_least_percent=80, from_bytes=1 << 20)
     found = tuple(StageFinding(CheckResult.PASSED, one.subject, one.detail) for one in verdict)
     view = fixed_runs.a_bandwidth_run()
@@ -248,7 +248,7 @@ async def test_the_preset_is_reset_to_the_usual_one(monkeypatch: pytest.MonkeyPa
 async def test_lines_that_a_filter_leaves_out_are_not_counted_as_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fixed_runs.spool_training(tmp_path / RUN)
+    fixed_runs.store_training(tmp_path / RUN)
     scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open logs")

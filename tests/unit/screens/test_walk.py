@@ -70,7 +70,7 @@ def places_of(console: FixedConsole, curve: str) -> dict[int, set[int]]:
 async def test_two_curves_of_the_same_values_lie_on_one_another_although_one_is_sparse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fixed_runs.spool_text(tmp_path / RUN, "train", "pretrain-0", "\n".join(falling_losses()))
+    fixed_runs.store_text(tmp_path / RUN, "train", "pretrain-0", "\n".join(falling_losses()))
     scene = Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
     async with a_fixed_console(scene, monkeypatch, size=SIZE) as console:
         await console.line("open charts")

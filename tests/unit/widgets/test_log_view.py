@@ -381,3 +381,54 @@ def test_marks_of_evicted_lines_are_dropped() -> None:
     marks.forget_before(20)
     assert (marks.numbers, marks.at) == ([], None)
     assert marks.reach(3, down=True, is_shown=lambda _: True) is None
+
+
+def whole(count: int) -> LogBuffer:
+    buffer = LogBuffer()
+    buffer.extend(BufferedLine(line, "pod-0") for line in numbered(count))
+    return buffer
+
+
+async def test_older_lines_come_above_those_on_screen_which_stay_in_place() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append(*numbered(100, first=900))
+        await pilot.press("k", "k", "space")
+        await wait_for(pilot, lambda: "line 00987" in shown(app)[0], "two lines up")
+        before = shown(app)[:11]
+        app.view.show(whole(1000), is_longer=True)
+        await wait_for(pilot, lambda: "1,000 lines" in shown(app)[11], "all lines")
+        assert shown(app)[:11] == before
+        assert "mark 1/1" in shown(app)[11]
+        assert app.view.lines.marks.numbers == [987]
+        await pilot.press("g")
+        await wait_for(pilot, lambda: "line 00000" in shown(app)[0], "the oldest line")
+
+
+async def test_older_lines_are_searched_and_filtered_as_the_newest_were() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append(*numbered(100, first=900))
+        app.view.filter("7$")
+        await wait_for(pilot, lambda: shown(app)[9] == "line 00997", "the filter")
+        app.view.search("99")
+        await wait_for(pilot, lambda: "/99 10/10" in shown(app)[11], "the search")
+        app.view.show(whole(1000), is_longer=True)
+        await wait_for(pilot, lambda: "&7$ 100" in shown(app)[11], "the filter of all lines")
+        assert "/99 " in shown(app)[11]
+        await wait_for(pilot, lambda: "line 00997" in shown(app)[9:11], "the lines that were on screen")
+
+
+async def test_the_end_is_followed_while_older_lines_come() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.append(*numbered(100, first=900))
+        await wait_for(pilot, lambda: shown(app)[10] == "line 00999", "the end")
+        app.buffer = whole(1000)
+        app.view.show(app.buffer, is_longer=True)
+        app.append(*numbered(5, first=1000))
+        await wait_for(pilot, lambda: shown(app)[10] == "line 01004", "the new end")
+        assert "following" in shown(app)[11]

@@ -59,9 +59,6 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     export.add_argument("--detach", action="store_true", help="start the copy without waiting for it")
     _runs_terraform(verbs)
     _runs_of_others(verbs)
-    repair = verbs.add_parser("repair", help="repair a run's damaged logs and curves; copy what is left of its journal")
-    repair.add_argument("run", metavar="RUN", help=RUN)
-    output_option(repair)
 
 
 def _resume(verbs: Commands) -> None:
@@ -88,9 +85,9 @@ def _requests(verbs: Commands) -> None:
     limit.add_argument("run", metavar="RUN", help=RUN)
     limit_options(limit, dest="new", is_change=True)
     output_option(limit)
-    collect = verbs.add_parser("gc", help="remove copies of runs and Terraform providers that are no longer needed")
-    collect.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
-    collect.add_argument(
+    clean = verbs.add_parser("clean", help="remove copies of runs and Terraform providers that are no longer needed")
+    clean.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
+    clean.add_argument(
         "--older-than", type=float, default=14.0, metavar="DAYS",
         help="copies that were not opened, or were set aside, this many days ago (default: 14)",
     )  # fmt: skip
@@ -128,13 +125,6 @@ def _runs_of_others(verbs: Commands) -> None:
 
 
 def _runs_storage(verbs: Commands) -> None:
-    disk = verbs.add_parser("disk", help="show what runs take on disk, and what of it could be freed")
-    output_option(disk)
-    compact = verbs.add_parser("compact", help="compact the logs and curves of runs that are over")
-    compact.add_argument("run", nargs="?", default="", metavar="RUN", help=f"{RUN} (default: all that are over)")
-    compact.add_argument(
-        "--older-than", type=float, default=0.0, metavar="DAYS", help="only runs whose last record is older"
-    )
     archive = verbs.add_parser("archive", help="write a run to one file, without secrets")
     archive.add_argument("run", metavar="RUN", help=RUN)
     archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.tar)")

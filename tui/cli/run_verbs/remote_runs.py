@@ -25,7 +25,7 @@ from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.listing import list_store
 from actions.run.store.objects import RunStore
-from actions.run.store.remote import RemoteRun, job_on_screen, newest_of, refusal_of, remote_view
+from actions.run.store.remote import RemoteRun, job_on_screen, newest_runs, refusal_of, remote_view
 from actions.run.store.report import FIELDS, known_runs, known_runs_json, known_runs_table
 from actions.run.store.taken import note_taken
 from tui.cli.tables.output import print_table
@@ -49,7 +49,7 @@ def print_known_runs(options: Namespace) -> int:
     if options.cluster:
         found = asyncio.run(_asked(options, list_cluster_runs))
     stored = asyncio.run(_listed(options)) if options.of_store is not None else []
-    runs = known_runs(list_runs() if options.cluster else (), newest_of([*found.runs, *stored]))
+    runs = known_runs(list_runs() if options.cluster else (), newest_runs([*found.runs, *stored]))
     now = SystemClock().now().timestamp() if found.at is None else found.at
     print_table(
         options.output,

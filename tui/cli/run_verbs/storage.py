@@ -1,4 +1,4 @@
-"""`eksml-tui runs disk|compact|archive|rm|gc`: what runs take on disk, and what becomes of them."""
+"""`eksml-tui runs archive|rm|clean`: what runs take on disk, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -16,46 +16,13 @@ from actions.base.wording import counted
 from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
-from actions.run.journal.mirrored import copies_folder
+from actions.run.state.view import RunState
 from actions.run.storage.archive import Archived, archive_run
-from actions.run.storage.compaction import allocated_bytes, compact_run, compact_runs, compactable_files
-from actions.run.storage.disk_use import disk_json, disk_table, disk_use
-from actions.run.storage.spare_copies import SpareCopy, SpareKind, put_aside_bytes, remove_copies, survey_copies
+from actions.run.storage.spare_copies import allocated_bytes, remove_copies, survey_copies
 from actions.run.support.filters import learn_secrets
 from actions.run.terraform_changes import working_directories
 from actions.terraform.plugin_cache import remove_unused_providers, survey_providers
-from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment
-
-
-def _disk(options: Namespace) -> int:
-    use = disk_use(
-        list_runs(),
-        bound=options.runs_max_size,
-        copies=allocated_bytes(copies_folder()),
-        put_aside=put_aside_bytes(),
-    )
-    print_table(options.output, table=lambda: disk_table(use), document=lambda: disk_json(use), rows="runs")
-    if use.warning():
-        _warn(use.warning())
-    return 0
-
-
-def _compact(options: Namespace) -> int:
-    clock = SystemClock()
-    if options.run:
-        done = [compact_run(find_run(options.run), clock)]
-        failures: list[str] = []
-    else:
-        runs = list_runs()
-        done, failures = compact_runs(runs, clock, older_than_days=options.older_than)
-    for run in (one for one in done if one.freed_bytes):
-        _say(f"Compacted {counted(run.files, 'file')} of run {run.id}: {size_text(run.freed_bytes)} freed.")
-    if not any(run.freed_bytes for run in done) and not failures:
-        _say("There is nothing to compact.")
-    for sentence in failures:
-        _warn(sentence)
-    return 1 if failures else 0
 
 
 def _archive(options: Namespace) -> int:
@@ -105,8 +72,7 @@ def _forget(options: Namespace) -> int:
 def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
     _say(f"Run {found.id} is {found.state}. {found.folder} has")
     _say(f"  its journal       {counted(found.records, 'record')}")
-    _say(f"  its logs          {size_text(found.log_bytes)}")
-    _say(f"  its curves        {size_text(found.curve_bytes)}")
+    _say(f"  its output        {size_text(found.output_bytes)}: logs, curves, accelerators")
     in_all = f"{counted(found.files, 'file')}, {size_text(found.size_bytes)}"
     _say(f"  in all            {in_all}, with the copy of its blueprint")
     if found.put_aside:
@@ -116,40 +82,38 @@ def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
         _say("They are written to the archive first.")
         return
     if found.store:
-        _say(f"A copy of all but the logs stays in {found.store}. To keep the logs, too, add --archive FILE.")
+        _say(f"A copy stays in {found.store}.")
     else:
         _say("They cannot be recovered. To keep them in one file, add --archive FILE.")
-    plain = sum(path.stat().st_size for path in compactable_files(found.folder))
-    if plain:
-        _say(f"To keep them in a tenth of the space: eksml-tui runs compact {found.id}")
 
 
-def _collect(options: Namespace) -> int:
-    """Print the copies of runs and Terraform's providers in the shared cache; remove those that are of no more use,
-    unless only to look."""
-    _collect_copies(options)
-    return _collect_providers(options)
+def _clean(options: Namespace) -> int:
+    """Print the copies of runs, Terraform's providers in the shared cache and runs that can be forgotten; remove the
+    copies and providers that are of no more use, unless only to look."""
+    _clean_copies(options)
+    _clean_providers(options)
+    for run in list_runs():
+        is_gone = not run.error and run.state is RunState.TORN_DOWN and not run.leftovers and not run.unknown
+        if is_gone:
+            size = size_text(allocated_bytes(run.folder))
+            _say(f"{run.id} is torn down, {size}: can be forgotten, by eksml-tui runs rm {run.id}.")
+    return 0
 
 
-def _collect_copies(options: Namespace) -> None:
+def _clean_copies(options: Namespace) -> None:
     os.environ.update(aws_environment(options))  # for boto3, if a store has to be asked
     now = SystemClock().now().timestamp()
     found = survey_copies(now, older_than_days=options.older_than)
     if not found:
         _say("There are no copies of runs.")
     for copy in found:
-        logs = f", with {size_text(copy.log_bytes)} of logs that no store has" if _has_own_logs(copy) else ""
         verb = "can be removed" if copy.is_removable else "stays"
-        _say(f"{copy.run_id}, {copy.kind.value}, {size_text(copy.size_bytes)}{logs}: {verb}, as {copy.why}.")
+        _say(f"{copy.run_id}, {copy.kind.value}, {size_text(copy.size_bytes)}: {verb}, as {copy.why}.")
     if not options.dry_run and any(copy.is_removable for copy in found):
         _say(f"Removed copies of runs, {size_text(remove_copies(found, now))}.")
 
 
-def _has_own_logs(copy: SpareCopy) -> bool:
-    return bool(copy.log_bytes) and copy.kind is SpareKind.ASIDE
-
-
-def _collect_providers(options: Namespace) -> int:
+def _clean_providers(options: Namespace) -> None:
     works = working_directories()
     found = survey_providers(works)
     for item in found:
@@ -158,27 +122,19 @@ def _collect_providers(options: Namespace) -> int:
     if options.dry_run:
         if not found:
             _say("The cache holds no provider.")
-        return 0
+        return
     removed = remove_unused_providers(works)
     size = size_text(sum(item.size_bytes for item in removed))
     kept = "All of them are needed." if found else "The cache holds no provider."
     _say(f"Removed {counted(len(removed), 'provider')}, {size}." if removed else kept)
-    return 0
 
 
 def _say(text: str) -> None:
     sys.stdout.write(plain_text(text) + "\n")
 
 
-def _warn(text: str) -> None:
-    sys.stdout.flush()
-    sys.stderr.write(f"eksml-tui: {plain_text(text)}\n")
-
-
 VERBS: Mapping[str, Callable[[Namespace], int]] = {
-    "disk": _disk,
-    "compact": _compact,
     "archive": _archive,
     "rm": _forget,
-    "gc": _collect,
+    "clean": _clean,
 }

@@ -73,7 +73,7 @@ def print_events(options: Namespace) -> int:
 
 def print_cost(options: Namespace) -> int:
     """Print the hourly cost of all nodes that are bought alike, of all else that runs pay for, and the sum."""
-    from actions.run.journal.reader import list_runs
+    from actions.run.summaries import list_runs
 
     async def ask(session: KubeSession) -> tuple[list[tuple[tuple[str, ...], FleetCost]], SeenNodes]:
         listed, identity = await fetch_nodes(session, left_out=tell_left_out), await session.identity()

@@ -97,6 +97,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     paid: Paid | None = None
     unscheduled: int = 0
     runs: tuple[RunSummary, ...] | None = None
+    unread: int = 0
     runs_error: str = ""
     elsewhere: tuple[RemoteRun, ...] = ()
     silent: frozenset[str] = frozenset()
@@ -131,7 +132,8 @@ def home_board(facts: HomeFacts, width: int, height: int) -> Board:
 
 def _is_read(facts: HomeFacts) -> bool:
     """Return whether all other sections have their size: what fills the rest must not come and go at the start."""
-    return facts.totals is not None and facts.runs is not None and facts.blueprints is not None
+    is_listed = facts.runs is not None and not facts.unread
+    return facts.totals is not None and is_listed and facts.blueprints is not None
 
 
 def _text(text: str, tone: Tone = Tone.MUTED) -> BoardRow:
@@ -280,6 +282,9 @@ def _runs(facts: HomeFacts, width: int) -> Section:
         return Section("Runs", _texts(text, width, Tone.BAD if facts.runs_error else Tone.MUTED))
     taken = {run.id for run in facts.elsewhere}
     shown = [run for run in facts.runs if _is_present(run) and run.id not in taken]
+    unread: Cells = (Span(f"{facts.unread} not read yet", Tone.MUTED),) if facts.unread else ()
+    if not shown and not facts.elsewhere and facts.unread:
+        return Section("Runs", _texts("Reading the runs.", width), note=unread)
     if not shown and not facts.elsewhere:
         count = len(facts.runs)
         all_of_them = f"All {count} runs are torn down: {key} lists them." if count > 1 else ""
@@ -291,11 +296,12 @@ def _runs(facts: HomeFacts, width: int) -> Section:
     if facts.elsewhere:
         others = Span(f"{len(facts.elsewhere)} on other machines", Tone.MUTED)
         note = (*note, _DOT, others) if note else (others,)
+    note = (*note, _DOT, *unread) if note and unread else note or unread
     room = _name_room(shown, facts, width)
     ranked = [(_run_rank(run), _run_row(run, facts, width, room)) for run in shown]
     ranked += [(_remote_rank(run, facts), _remote_row(run, facts, width, room)) for run in facts.elsewhere]
     rows = tuple(row for _, row in sorted(ranked, key=lambda one: one[0])) + _kept_rows(facts)
-    count = len(taken | {run.id for run in facts.runs})
+    count = len(taken | {run.id for run in facts.runs}) + facts.unread
     return Section("Runs", rows, f"{key} all runs ({count})", BoardEntry("more runs", "open runs"), note)
 
 
@@ -381,6 +387,8 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
     sign, trouble = _SIGNS[run.state], trouble_in(run.notices).partition(": ")[2]
     if run.is_interrupted and not is_waiting:
         word, tone = "no runner", Tone.BAD
+    elif run.is_copy:
+        word, tone = "copy", Tone.MUTED
     elif trouble:
         sign, tone = "▲", Tone.BAD
     elif unused:

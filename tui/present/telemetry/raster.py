@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -62,7 +63,22 @@ def draw_strokes(strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width
 
 
 def _frame(x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
-    """Return the empty chart. plotext's figure is a global of its module: it is filled and read within one call."""
+    """Return the empty chart."""
+    columns, rows = width - 2 - max(map(len, y_axis.labels)), height - 3
+    return list(_frame_of_places(_in_places(x_axis, columns), _in_places(y_axis, rows), width, height))
+
+
+def _in_places(axis: Axis, count: int) -> Axis:
+    ticks = tuple(float(axis.place(tick, count)) for tick in axis.ticks)
+    return Axis(ticks, axis.labels, 0.0, max(1.0, count - 1.0))
+
+
+@lru_cache(32)
+def _frame_of_places(x_axis: Axis, y_axis: Axis, width: int, height: int) -> Sequence[str]:
+    """Return the empty chart; its ticks are at characters, where a curve that grows seldom moves them.
+
+    plotext's figure is a global of its module: it is filled and read within one call, which may take 7 ms.
+    """
     import plotext
 
     plotext.clear_figure()
@@ -105,25 +121,23 @@ def _braille() -> Iterator[tuple[tuple[str, str], str]]:
 
 
 _BRAILLE = dict(_braille())
-_BLANK = _BRAILLE["0", "0"]
 
 
 def _connect(stroke: Stroke, cells: list[list[Cell]], x_axis: Axis, y_axis: Axis) -> None:
     """Draw a line through the points between gaps."""
     rows, columns = len(cells), len(cells[0])
-    masks = [0] * (_DOTS_WIDE * columns)
+    masks, top = [0] * (_DOTS_WIDE * columns), _DOTS_HIGH * rows - 1
     before: tuple[int, int] | None = None
     for x, y in zip(stroke.line.xs, stroke.line.ys, strict=True):
         if y is None:
             before = None
             continue
-        dot = x_axis.place(x, len(masks)), y_axis.place(y, _DOTS_HIGH * rows)
+        dot = x_axis.place(x, len(masks)), y_axis.place(y, top + 1)
         for column, low, high in _spans(before or dot, dot):
-            if 0 <= column < len(masks) and high >= 0:
-                masks[column] |= (1 << high + 1) - (1 << max(0, low))
+            if 0 <= column < len(masks) and high >= 0 and low <= top:
+                masks[column] |= (1 << min(top, high) + 1) - (1 << max(0, low))
         before = dot
-    inside = (1 << _DOTS_HIGH * rows) - 1
-    digits = zip(*(f"{mask & inside:0{rows}x}" for mask in masks), strict=True)
+    digits = zip(*(f"{mask:0{rows}x}" for mask in masks), strict=True)
     for line, row in zip(cells, digits, strict=True):
         pairs = iter(row)
         for column, pair in enumerate(zip(pairs, pairs, strict=True)):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.spool.files import AppendOnly
-from actions.run.spool.reader import SpoolReader
+from actions.run.output.reader import OutputReader
+from actions.run.output.segments import StreamWriter
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.somebody import Somebody
@@ -70,15 +70,15 @@ class _Disk:
 
 @contextmanager
 def a_fillable_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Disk]:
-    """The spool's disk, as this process sees it."""
-    disk, append = _Disk(), AppendOnly.append
+    """The output's disk, as this process sees it."""
+    disk, append = _Disk(), StreamWriter.append
 
-    def refuse_if_full(self: AppendOnly, data: bytes) -> None:
+    def refuse_if_full(self: StreamWriter, data: bytes) -> None:
         if not disk.has_room(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         append(self, data)
 
-    monkeypatch.setattr(AppendOnly, "append", refuse_if_full)
+    monkeypatch.setattr(StreamWriter, "append", refuse_if_full)
     yield disk
 
 
@@ -97,7 +97,7 @@ async def test_d05_what_had_no_room_is_taken_when_there_is_some(
     await torn_down(folder)
 
 
-async def test_d05_a_spool_that_cannot_be_begun_is_begun_later(
+async def test_d05_an_output_that_cannot_be_begun_is_begun_later(
     tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with a_fillable_disk(monkeypatch) as disk:
@@ -119,7 +119,7 @@ async def test_d05_what_is_lost_for_good_is_marked_and_said(
         folder = a_logged_run(tmp_path, sandbox, printing(10))
         runner = asyncio.create_task(carry_out(folder))
         await asyncio.to_thread(wait_for_note, folder, "Waiting for the last lines of its logs.")
-        pod = SpoolReader(folder, "work").pod_of(0)
+        pod = OutputReader(folder, "work").pod_of(0)
         await somebody.remove(ObjectRef("v1", "Pod", "default", pod))
         # lines that were on their way would be kept if there was room before its end is known
         await until(lambda: markers(folder), "the mark of the gap")

@@ -1,21 +1,22 @@
-"""The spool's file format: one record for each line, append-only, readable up to the last whole line and past damage.
+"""The records of a stage's output: what its containers have printed, points in it, and samples of accelerators.
 
-`logs/STAGE/sources.jsonl`  the container behind each number, how it ended, and the gaps in its log
-`logs/STAGE/lines.log`      tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
-                            before its text the offset of its end in the file, and a TAB; the first line of a number
-                            follows a record with the letter `S`, which names its source in JSON; the last number that
-                            there is has the markers of gaps in all logs of the stage
-`series/STAGE/points.jsonl` points and progress read in those lines; before the first of a number, or behind those of
-                            0.1.0, a line that names its source: this file alone has the owner of a curve
-`series/STAGE/accelerators.json` the newest sample of each pod
-`series/STAGE/accelerators.jsonl` spans of all samples: `SpanRecord`s of `actions.telemetry.tools.device_history`
-`….gz`                      one of these files after its compaction (`actions.run.spool.compacted`)
-`….damaged-N`               one of these files as it was found damaged, before its whole records were copied
+`output/STAGE/lines`    tagged lines, as in `actions.cluster.logs.batch`; a line of a file has the letter `F`, and
+                        before its text the offset of its end in the file, and a TAB; the first line of a number in each
+                        segment follows a record with the letter `S`, which names its source in JSON; the last number
+                        that there is has the markers of gaps in all logs of the stage
+`output/STAGE/points`   points and progress read in those lines, in JSON; before the first of a number in each segment,
+                        a line that names its source
+`output/STAGE/sources`  the container behind each number, how it ended, and the gaps in its log
+`output/STAGE/devices`  spans of accelerator samples: `SpanRecord`s of `actions.telemetry.tools.device_history`
+`output/STAGE/samples`  the last samples as the tools print them, of which the newest segments are kept
+
+Each is a stream of segments (`actions.run.output.segments`), of which any one is read by itself.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -26,17 +27,21 @@ from typing import NamedTuple, cast
 import msgspec
 
 from actions.base.clock import time_of_day
-from actions.base.decoding import decode_json
+from actions.base.decoding import decode_json, json_decoder
 from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
-from actions.run.journal.folder import logs_path, series_path
-from actions.run.spool.compacted import line_from, opened
+from actions.run.journal.folder import output_path
+from actions.run.output.segments import StreamReader, Stretch
 from actions.telemetry.points import Point, TrainingProgress, sound
 from actions.telemetry.tools.device_history import SpanRecord
 
 LogFinding = Point | TrainingProgress
+LINES, POINTS, SOURCES, DEVICES, SAMPLES = STREAMS = ("lines", "points", "sources", "devices", "samples")
+"""The streams of a stage."""
+COPIED = (SOURCES, DEVICES, POINTS, LINES)
+"""The streams that leave this machine, each one after those that mention what is in it."""
 PIECE_BYTES = 1 << 20
-"""Size of the pieces in which a long file is read."""
+"""Size of the pieces in which a long stream is read."""
 
 _head_in = itemgetter(slice(TEXT_AT))
 _letter_in = itemgetter(0)
@@ -63,15 +68,11 @@ class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
 
 
 class EndLine(msgspec.Struct, frozen=True, tag="end"):
-    """The final end of a container whose whole log is in the spool."""
+    """The final end of a container whose whole log is in the output."""
 
     number: int
     exit_code: int | None
     reason: str
-    lines: int = -1
-    """Number of its lines in the spool; -1 if they were not counted."""
-    findings: int = -1
-    """Number of its points and states of progress there, likewise."""
 
 
 class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
@@ -114,6 +115,9 @@ class ProgressLine(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
     rank: int = 0
 
 
+_PointsLine = PointLine | ProgressLine | SourceLine
+
+
 class AcceleratorSample(msgspec.Struct, frozen=True):
     """The output of a pod's accelerator tool."""
 
@@ -125,101 +129,71 @@ class AcceleratorSample(msgspec.Struct, frozen=True):
     """Name of the pod's node."""
 
 
-def sources_file(folder: Path, stage: str) -> Path:
-    """Return the list of a stage's containers, in a run's folder."""
-    return logs_path(folder, stage) / "sources.jsonl"
+class SampleLine(msgspec.Struct, frozen=True):
+    """The sample of a pod."""
+
+    pod: str
+    sample: AcceleratorSample
 
 
-def lines_file(folder: Path, stage: str) -> Path:
-    """Return the file of a stage's log lines, in a run's folder."""
-    return logs_path(folder, stage) / "lines.log"
+def stream_path(folder: Path, stage: str, stream: str) -> Path:
+    """Return the folder of one of a stage's streams, in a run's folder."""
+    return output_path(folder, stage) / stream
 
 
-def points_file(folder: Path, stage: str) -> Path:
-    """Return the file of a stage's points and progress, in a run's folder."""
-    return series_path(folder, stage) / "points.jsonl"
-
-
-def accelerators_file(folder: Path, stage: str) -> Path:
-    """Return the file of a stage's newest accelerator samples, in a run's folder."""
-    return series_path(folder, stage) / "accelerators.json"
-
-
-def devices_file(folder: Path, stage: str) -> Path:
-    """Return the file of a stage's accelerators over time, in a run's folder."""
-    return series_path(folder, stage) / "accelerators.jsonl"
-
-
-def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[list[bytes], int]:
-    """Return the whole lines from `offset` on, and the offset behind them. A torn tail is left for later.
-
-    The file may be compacted. A missing file has no lines. A line longer than `limit_bytes` is read whole.
-    """
-    try:
-        with opened(path) as file:
-            data = file.read(offset, limit_bytes)
-            if limit_bytes >= 0 and b"\n" not in data and len(data) == limit_bytes:
-                data += line_from(file, offset + len(data))
-    except FileNotFoundError:
-        return [], offset
-    end = data.rfind(b"\n") + 1
-    return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
-
-
-class LinePiece(NamedTuple):
-    """Consecutive whole lines of a file."""
-
-    raws: list[bytes]
-    """Without their newlines."""
-    begin: int
-    """Offset of the first one."""
-    end: int
-    """Offset behind the last one."""
-
-
-def pieces_of(path: Path, *, limit_bytes: int = PIECE_BYTES) -> Iterator[LinePiece]:
-    """Yield all whole lines of a file, as many at a time as `limit_bytes` hold; a longer line alone.
+def stages_with_output(folder: Path) -> list[str]:
+    """Return the stages of a run that have any output, sorted.
 
     Raises:
-        OSError: It cannot be read. A missing file has no lines.
+        OSError: The folder cannot be read.
+    """
+    try:
+        return sorted(entry.name for entry in os.scandir(output_path(folder, "x").parent) if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def pieces_of(stream: StreamReader, *, limit_bytes: int = PIECE_BYTES) -> Iterator[Stretch]:
+    """Yield all of a stream, about `limit_bytes` at a time.
+
+    Raises:
+        OSError: It cannot be read.
     """
     offset = 0
-    while True:
-        raws, end = whole_lines(path, offset, limit_bytes)
-        if end == offset:
-            return
-        yield LinePiece(raws, offset, end)
-        offset = end
+    while stretches := stream.stretches(offset, limit_bytes):
+        yield from stretches
+        offset = stretches[-1].end
+
+
+def raws_in(stretch: Stretch) -> list[bytes]:
+    """Return the records of a stretch, without their newlines; none if it is lost."""
+    return stretch.data[:-1].split(b"\n") if stretch.data else []
 
 
 class Scan(NamedTuple):
-    """A parsed piece of a file of records."""
+    """A parsed piece of a stream of records."""
 
     records: list[bytes | None]
     """The whole records, in order; `None` for each damaged stretch."""
     begins: list[int]
-    """The offset of each in the file; it extends to the next one."""
+    """The place of each; it extends to the next one."""
     end: int
     is_whole: bool
     """True if there is no damage, so that each line is a record."""
 
 
-def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
-    """Tell records from damage.
-
-    Args:
-        raws: Consecutive lines of the file, without their newlines.
-        begin: Offset of the first one.
-        end: Offset behind the last one.
-        latest: Greatest stamp that a record may have; empty for no limit.
-    """
-    is_timely = not latest or not raws or max(map(stamp_in, raws)) <= latest
-    if is_timely and are_records(raws):
+def scan(stretch: Stretch) -> Scan:
+    """Distinguish records of lines from damage."""
+    begin, end = stretch.begin, stretch.end
+    if stretch.data is None:
+        return Scan([None], [begin], end, is_whole=False)
+    raws = raws_in(stretch)
+    if are_records(raws):
         begins = list(accumulate(map((1).__add__, map(len, raws[:-1])), initial=begin)) if raws else []
         return Scan(cast(list[bytes | None], raws), begins, end, is_whole=True)
     found = Scan([], [], end, is_whole=False)
     for raw in raws:
-        _look_into(raw, begin, latest, found)
+        _look_into(raw, begin, found)
         begin += len(raw) + 1
     return found
 
@@ -248,9 +222,9 @@ def damage_marker(near: bytes, size_bytes: int) -> bytes:
     return marker_of(f"-- {size_bytes} bytes of this log are damaged: lines are missing here --", number, ns_of(stamp))
 
 
-def is_record(raw: bytes, latest: bytes = b"") -> bool:
-    """Return whether a line of the file has the form of a record, and a stamp up to `latest`."""
-    if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw or (latest and stamp_in(raw) > latest):
+def is_record(raw: bytes) -> bool:
+    """Return whether a line of the stream has the form of a record."""
+    if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw:
         return False
     try:
         raw.decode()
@@ -280,13 +254,13 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
+def _look_into(raw: bytes, begin: int, found: Scan) -> None:
     """Add a line, or the record in it: one may stand behind a block of zeros."""
-    skipped = 0 if is_record(raw, latest) else raw.rfind(b"\0") + 1
-    if (skipped or not is_record(raw, latest)) and not (found.records and found.records[-1] is None):
+    skipped = 0 if is_record(raw) else raw.rfind(b"\0") + 1
+    if (skipped or not is_record(raw)) and not (found.records and found.records[-1] is None):
         found.records.append(None)
         found.begins.append(begin)
-    if is_record(raw[skipped:], latest):
+    if is_record(raw[skipped:]):
         found.records.append(raw[skipped:])
         found.begins.append(begin + skipped)
 
@@ -313,7 +287,7 @@ def introduced_in(record: bytes) -> SourceLine | None:
 
 
 def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
-    """Decode a line of `sources.jsonl`; `None` if it is damaged."""
+    """Decode a line of the stream `sources`; `None` if it is damaged."""
     try:
         line = decode_json(raw, SourceLine | EndLine | GapLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -323,15 +297,15 @@ def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
 
 
 def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
-    """Decode a finding of `points.jsonl`; `None` if it is damaged, or names a source."""
+    """Decode a finding of the stream `points`; `None` if it is damaged, or names a source."""
     line = points_line_in(raw)
     return None if isinstance(line, SourceLine) else line
 
 
 def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
-    """Decode a line of `points.jsonl`; `None` if it is damaged."""
+    """Decode a line of the stream `points`; `None` if it is damaged."""
     try:
-        line = decode_json(raw, PointLine | ProgressLine | SourceLine)
+        line = decode_json(raw, _PointsLine)
         if isinstance(line, SourceLine):
             return line if 0 <= line.number < MOST_LOGS else None
         finding = finding_of_line(line)
@@ -343,13 +317,44 @@ def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
     return line if kept is finding else line_of_finding(line.number, kept)
 
 
+def points_in(data: bytes) -> Iterator[SourceLine | tuple[int, LogFinding]]:
+    """Decode lines of the stream `points`, many at once: sources, and findings with their source's number.
+
+    Damaged ones are left out.
+    """
+    try:
+        lines = json_decoder(_PointsLine).decode_lines(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        lines = [line for line in map(points_line_in, data[:-1].split(b"\n")) if line is not None]
+    for line in lines:
+        if abs(line.number) > MOST_LOGS:
+            continue
+        if isinstance(line, SourceLine):
+            yield line
+            continue
+        try:
+            finding = sound(finding_of_line(line))
+        except ValueError:
+            continue
+        if finding is not None:
+            yield (line.number if line.number >= 0 else -1 - line.number), finding
+
+
 def number_of_finding(line: PointLine | ProgressLine) -> int:
     """Return the number of a finding's source. Counted progress of source N has the number -1 - N."""
     return line.number if line.number >= 0 else -1 - line.number
 
 
+def sample_in(raw: bytes) -> SampleLine | None:
+    """Decode a line of the stream `samples`; `None` if it is damaged."""
+    try:
+        return decode_json(raw, SampleLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 def span_record_in(raw: bytes) -> SpanRecord | None:
-    """Decode a line of `accelerators.jsonl`; `None` if it is damaged."""
+    """Decode a line of the stream `devices`; `None` if it is damaged."""
     try:
         return decode_json(raw, SpanRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -389,7 +394,7 @@ def source_in(record: bytes) -> int:
 
 
 def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLine:
-    """Return the line of `points.jsonl` for a log value. Numbers as printed are in the log line itself."""
+    """Return the line of the stream `points` for a log value. Numbers as printed are in the log line itself."""
     if isinstance(finding, TrainingProgress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
     value = finding.value if math.isfinite(finding.value) else repr(finding.value)
@@ -425,13 +430,13 @@ def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ..
     return tuple(_sentence(why, names) for why, names in named.items())
 
 
-def spooled_losses(folder: Path, stage: str) -> tuple[str, ...]:
-    """Return the gaps of a stage's spool, one sentence each; none if it cannot be read."""
+def stored_losses(folder: Path, stage: str) -> tuple[str, ...]:
+    """Return the gaps in a stage's output, one sentence each; none if it cannot be read."""
     try:
-        raws, _ = whole_lines(sources_file(folder, stage))
+        pieces = list(pieces_of(StreamReader(stream_path(folder, stage, SOURCES))))
     except OSError:
         return ()
-    lines = [line for line in map(source_line_in, raws) if line is not None]
+    lines = [line for piece in pieces for line in map(source_line_in, raws_in(piece)) if line is not None]
     gaps = {line.key: line for line in lines if isinstance(line, GapLine)}
     return losses_of(gaps.values(), {line.number: line.pod for line in lines if isinstance(line, SourceLine)})
 

@@ -1,4 +1,4 @@
-"""The collector of one stage's spool: pods found and followed, accelerators sampled, files counted."""
+"""The collector of one stage's output: pods found and followed, accelerators sampled, files counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from actions.cluster.remote.exec import run_in_pod
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, PollInterval
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.followers import (
+from actions.run.output.followers import (
     FileFollower,
     FollowerWarnings,
     PodFollower,
@@ -27,8 +27,8 @@ from actions.run.spool.followers import (
     outcome_of,
     sentence_of,
 )
-from actions.run.spool.format import AcceleratorSample
-from actions.run.spool.writer import SpooledSource, SpoolWriter
+from actions.run.output.records import AcceleratorSample
+from actions.run.output.writer import OutputSource, OutputWriter
 from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress
 from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
@@ -56,8 +56,8 @@ class Sampler:
     Args:
         context: The stage.
         watch: The sources to sample.
-        writer: Its spool.
-        open_spool: Opens it beside the loop; raises `OSError`.
+        writer: Its output.
+        open_output: Opens it beside the loop; raises `OSError`.
         warnings: Gets failures that last.
     """
 
@@ -65,14 +65,14 @@ class Sampler:
         self,
         context: StageContext,
         watch: StageWatch,
-        writer: SpoolWriter,
-        open_spool: Callable[[], Awaitable[None]],
+        writer: OutputWriter,
+        open_output: Callable[[], Awaitable[None]],
         warnings: FollowerWarnings,
     ) -> None:
         self._context = context
         self._watch = watch
         self._writer = writer
-        self._open_spool = open_spool
+        self._open_output = open_output
         self._warnings = warnings
         self._due: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
@@ -88,9 +88,9 @@ class Sampler:
 
         Raises:
             ConsoleError: The cluster does not answer.
-            OSError: The disk has no space for the sample, or the spool cannot be opened.
+            OSError: The disk has no space for the sample, or the output cannot be opened.
         """
-        await self._open_spool()  # a writer that is not open reads its files at the first call, wherever that is
+        await self._open_output()  # a writer that is not open reads its files at the first call, wherever that is
         connection = await self._context.connect(ONCE)
         command = _COMMANDS.get(self._watch.accelerator)
         if command:
@@ -225,15 +225,15 @@ class StageCollector:
         """The missing parts of the stage's logs, one sentence each; complete once the collector is stopped."""
         self._context = context
         self._logs = watch.logs or LogWatch()
-        self._writer = SpoolWriter(context.folder, context.stage.id, clock=context.clock)
+        self._writer = OutputWriter(context.folder, context.stage.id, clock=context.clock)
         self._warnings = FollowerWarnings(context.journal.warn)
-        self._sampler = Sampler(context, watch, self._writer, self.open_spool, self._warnings)
+        self._sampler = Sampler(context, watch, self._writer, self.open_output, self._warnings)
         self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
         self._ended: set[tuple[str, str]] = set()
         """The containers that had ended when their pods were listed last: their logs have an end to be read."""
         self._is_settled = False
         self._is_read = False
-        """The spool has been opened once."""
+        """The output has been opened once."""
         is_taken_up = context.stage.state is StageState.UNKNOWN or not context.stage.attempt
         self._found = context.journal.owned() if is_taken_up else ()
         """The objects that an earlier runner, here or on another machine, has made for the stage; of a stage that the
@@ -303,8 +303,8 @@ class StageCollector:
             self._warnings.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
         return found
 
-    async def open_spool(self) -> None:
-        """Read what the spool has, in a thread: a runner whose loop parses the log of a day counts as stalled.
+    async def open_output(self) -> None:
+        """Read what the output has, in a thread: a runner whose loop parses the log of a day counts as stalled.
 
         Also if this is cancelled, the thread comes to its end first: nothing else may repair the files meanwhile.
 
@@ -313,7 +313,7 @@ class StageCollector:
         """
         if self._is_read:
             return
-        opening = asyncio.ensure_future(in_thread("spool", self._writer.open))
+        opening = asyncio.ensure_future(in_thread("output", self._writer.open))
         try:
             await asyncio.shield(opening)
         finally:
@@ -325,7 +325,7 @@ class StageCollector:
         """Start a follower for every new container that the stage's selector matches."""
         connection = await self._context.connect(ONCE)
         pods = await pods_of(self._context, connection, self._logs.pods)
-        await self.open_spool()
+        await self.open_output()
         self._look_for_unseen(has_pods=bool(pods))
         for pod in pods:
             self._follow(pod)
@@ -344,7 +344,7 @@ class StageCollector:
         if not source.is_ended:
             self._begin_to_follow(place, source, has_started=lifecycle.has_started)
 
-    def _begin_to_follow(self, place: ContainerLog, source: SpooledSource, *, has_started: bool = False) -> None:
+    def _begin_to_follow(self, place: ContainerLog, source: OutputSource, *, has_started: bool = False) -> None:
         follower = PodFollower(self._context, self._writer, self._warnings, place, source, has_started=has_started)
         self._followers[(place.uid, place.container)] = follower, asyncio.create_task(self._followed(follower))
 
@@ -358,7 +358,7 @@ class StageCollector:
     async def _settle(self, longest_seconds: float) -> None:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
-            if self._is_read:  # without a spool there are no followers, and what it has is not known
+            if self._is_read:  # without an output there are no followers, and what it has is not known
                 await self._end_followers(longest_seconds)
                 self._mark_vanished_pods()
         if self._file is not None:
@@ -393,19 +393,18 @@ class StageCollector:
             return
         for source in self._writer.sources():
             is_followed = (source.line.uid, source.line.container) in self._followers
-            had_lines = source.line_count or source.is_from_elsewhere
             is_known = source.is_ended or is_followed or self._writer.has_gap(gap_key(source))
-            if source.is_of_pod and had_lines and not is_known:
+            if source.is_of_pod and source.line_count and not is_known:
                 self._tell_vanished(source)
 
-    def _tell_vanished(self, source: SpooledSource) -> None:
+    def _tell_vanished(self, source: OutputSource) -> None:
         self._writer.open_gap(source, gap_key(source), "its pod was gone before its log was read to the end")
 
     def _tell_unseen(self) -> None:
         self._writer.open_gap(None, _UNSEEN, "its pods were gone before any of their logs was read")
 
     def _look_for_unseen(self, *, has_pods: bool) -> None:
-        """Record a gap if an earlier runner has made pods that are not in the spool, and that are gone."""
+        """Record a gap if an earlier runner has made pods that are not in the output, and that are gone."""
         sources = self._writer.sources()
         if not self._found or not all(source.is_fresh for source in sources):
             return
@@ -469,7 +468,7 @@ class StageCollector:
         if self._logs.uid_of:
             self._file.belong_to(newest(await pods_of(self._context, connection, self._logs.uid_of)))
         pods = await pods_of(self._context, connection, self._logs.pod)
-        await self.open_spool()
+        await self.open_output()
         await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._warnings)
 
 

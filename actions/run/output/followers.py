@@ -1,6 +1,6 @@
-"""The followers of a container's log and of a file in a pod: each line once in the spool; and their warnings.
+"""The followers of a container's log and of a file in a pod: each line once in the output; and their warnings.
 
-After a cut, a crash or a change of pod, reading continues where the spooled lines end: each line of a file is stored
+After a cut, a crash or a change of pod, reading continues where the stored lines end: each line of a file is stored
 with the offset of its end.
 """
 
@@ -31,7 +31,7 @@ from actions.cluster.logs.pod_file import (
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, PollInterval
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.writer import SpooledSource, SpoolWriter
+from actions.run.output.writer import OutputSource, OutputWriter
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ STOPPED = "the stage was stopped before the log was read to its end"
 _FORBIDDEN = 403
 
 
-def gap_key(source: SpooledSource) -> str:
+def gap_key(source: OutputSource) -> str:
     """Return the key of the gap behind the last line that was read of a container."""
     return f"unread-{source.line.number}"
 
@@ -105,20 +105,20 @@ class PodFollower(LogObserver):
 
     Args:
         context: The stage.
-        writer: Its spool.
+        writer: Its output.
         warnings: Gets failures that last.
         place: The container.
-        source: The container in the spool.
+        source: The container in the output.
         has_started: True if it had begun to run when it was found.
     """
 
     def __init__(
         self,
         context: StageContext,
-        writer: SpoolWriter,
+        writer: OutputWriter,
         warnings: FollowerWarnings,
         place: ContainerLog,
-        source: SpooledSource,
+        source: OutputSource,
         *,
         has_started: bool,
     ) -> None:
@@ -279,25 +279,25 @@ class FileFollower:
 
     Args:
         context: The stage.
-        writer: Its spool.
+        writer: Its output.
         path: Of the file, from the blueprint, or empty. One with `{uid}` is not known before `belong_to`.
         argv: Prints the log from its beginning; empty if it is a file.
     """
 
-    def __init__(self, context: StageContext, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
+    def __init__(self, context: StageContext, writer: OutputWriter, *, path: str, argv: tuple[str, ...]) -> None:
         self._context = context
         self._writer = writer
         self._pattern = path
         self._path = ""
         self._argv = argv
-        self._source: SpooledSource | None = None
+        self._source: OutputSource | None = None
         self._cutter: LineCutter | None = None
         self._end = 0
         """The offset after the last line that was cut."""
         self._is_last = False
         self._error: Exception | None = None
         self.is_read = False
-        """True if the spool holds the whole log, up to its end when the stage had ended."""
+        """True if the output holds the whole log, up to its end when the stage had ended."""
         self.has_pod = False
         """True if the last search found a pod to read in."""
 
@@ -367,14 +367,14 @@ class FileFollower:
             return
         idle = CHOICE_SECONDS if is_glob(self._path) or UID in self._pattern else IDLE_SECONDS
         chunks = read_pod_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
-        await self._spool(chunks, source.offset, size_bytes=state.size_bytes)
+        await self._store(chunks, source.offset, size_bytes=state.size_bytes)
 
     async def _follow_program(self, connection: ClusterConnection, place: ContainerRef, pod_uid: str) -> None:
         source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
         chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
-        await self._spool(chunks, source.offset, size_bytes=None)
+        await self._store(chunks, source.offset, size_bytes=None)
 
-    async def _spool(self, chunks: AsyncIterator[bytes], offset: int, *, size_bytes: int | None) -> None:
+    async def _store(self, chunks: AsyncIterator[bytes], offset: int, *, size_bytes: int | None) -> None:
         """Keep lines as they come; at the stage's end, stop where the file ended when its size was read."""
         self._cutter, self._end = LineCutter(_GROWING_FILE), offset
         async for chunk in chunks:
@@ -411,7 +411,7 @@ class FileFollower:
             placed.append((LogLine(now, clean_text(line.removesuffix(b"\n").decode("utf-8", "replace"))), self._end))
         self._writer.write_file_lines(self._source, placed)
 
-    def _taken_up(self, place: ContainerRef, shown: str, uid: str) -> SpooledSource:
+    def _taken_up(self, place: ContainerRef, shown: str, uid: str) -> OutputSource:
         self._source = self._writer.source(place.namespace, place.pod, shown, uid)
         return self._source
 

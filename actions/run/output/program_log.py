@@ -1,4 +1,4 @@
-"""The output of a program that a stage runs, in the stage's spool; its newest line is the stage's progress message."""
+"""The output of a program that a stage runs, in the stage's output; its newest line is the stage's progress message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 from actions.base.untrusted import clean_text, one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.writer import SpooledSource, SpoolWriter
+from actions.run.output.writer import OutputSource, OutputWriter
 
 MOST_WAITING_BYTES = 1 << 20
 """Limit of the output that is kept in memory while the disk is full; further lines are only counted."""
@@ -25,7 +25,7 @@ class ProgramLog:
         program: In the place of a pod's name.
         operation: In the place of a container's name.
         is_adopted: An earlier runner started the program, and its output is read from the beginning: lines that are
-            in the spool are skipped.
+            in the output are skipped.
     """
 
     def __init__(self, context: StageContext, program: str, operation: str, *, is_adopted: bool = False) -> None:
@@ -33,8 +33,8 @@ class ProgramLog:
         self._program = program
         self._operation = operation
         self._is_adopted = is_adopted
-        self._writer = SpoolWriter(context.folder, context.stage.id, clock=context.clock)
-        self._source: SpooledSource | None = None
+        self._writer = OutputWriter(context.folder, context.stage.id, clock=context.clock)
+        self._source: OutputSource | None = None
         self._to_skip = 0
         self._waiting: list[LogLine] = []
         self._waiting_bytes = 0
@@ -54,7 +54,7 @@ class ProgramLog:
             self._write()
 
     def close(self) -> None:
-        """Write the waiting lines, if the disk has space, and close the spool."""
+        """Write the waiting lines, if the disk has space, and close the output."""
         self._write()
         lost = self._dropped + len(self._waiting)
         if lost and self._source is not None:
@@ -86,7 +86,7 @@ class ProgramLog:
             self._is_failing = False
             self._context.journal.warn("")
 
-    def _opened(self) -> SpooledSource:
+    def _opened(self) -> OutputSource:
         earlier = [source for source in self._writer.sources() if source.line.container == self._operation]
         if self._is_adopted and earlier:
             self._source, self._to_skip = earlier[-1], earlier[-1].line_count

@@ -1,4 +1,4 @@
-"""A spool on a disk that takes nothing, or too little; readers need no right to write; the limit of a log is said."""
+"""Output on a disk that takes nothing, or too little; readers need no right to write; the limit of a log is said."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogLine
-from actions.run.spool import program_log as toollog
-from actions.run.spool import writer as spool
-from actions.run.spool.files import AppendOnly
-from actions.run.spool.format import spooled_losses
-from actions.run.spool.program_log import ProgramLog
-from actions.run.spool.reader import SpoolReader
-from actions.run.spool.writer import SpoolWriter
+from actions.run.output import program_log as toollog
+from actions.run.output import writer as output
+from actions.run.output.program_log import ProgramLog
+from actions.run.output.reader import OutputReader
+from actions.run.output.records import stored_losses
+from actions.run.output.segments import StreamWriter
+from actions.run.output.writer import OutputWriter
 from tests.support.smalldisk import a_small_disk
-from tests.unit.run.test_spool import losses, step, texts, write
+from tests.support.streams import append_raw
+from tests.unit.run.test_output import losses, step, texts, write
 
 STAGE = "train"
 
 
 class Disk:
-    """Refuses what is appended to files with this in their names."""
+    """Refuses what is appended to a stream of this name; `*` for all."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.refused = ""
-        append = AppendOnly.append
+        append = StreamWriter.append
 
-        def refuse(file: AppendOnly, data: bytes) -> None:
-            if self.refused and self.refused in file.path.name:
+        def refuse(stream: StreamWriter, data: bytes) -> None:
+            if self.refused and self.refused in ("*", stream.folder.name):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            append(file, data)
+            append(stream, data)
 
-        monkeypatch.setattr(AppendOnly, "append", refuse)
+        monkeypatch.setattr(StreamWriter, "append", refuse)
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def a_writer(folder: Path) -> tuple[SpoolWriter, spool.SpooledSource]:
-    writer = SpoolWriter(folder, STAGE)
+def a_writer(folder: Path) -> tuple[OutputWriter, output.OutputSource]:
+    writer = OutputWriter(folder, STAGE)
     return writer, writer.source("default", "worker-0", "pytorch", "uid-worker-0")
 
 
@@ -100,23 +101,23 @@ def test_an_end_without_room_is_told_later(tmp_path: Path, disk: Disk) -> None:
     disk.refused = ""
     writer.write_end(source, 0, "Completed")
     writer.close()
-    assert SpoolReader(tmp_path, STAGE).exit_codes() == {"worker-0/pytorch": 0}
+    assert OutputReader(tmp_path, STAGE).exit_codes() == {"worker-0/pytorch": 0}
 
 
 def test_more_than_the_limit_is_counted_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MAX_LINES_BYTES", 1000)
+    monkeypatch.setattr(output, "MAX_LINES_BYTES", 1000)
     writer, source = a_writer(tmp_path)
     for number in range(20):
         writer.write_lines(source, [step(number)])
-    kept = len([line for line in SpoolReader(tmp_path, STAGE).lines()[0] if not line.is_marker])
+    kept = len([line for line in OutputReader(tmp_path, STAGE).lines()[0] if not line.is_marker])
     assert 0 < kept < 20
     writer.write_end(source, 0, "Completed")
     (told,) = writer.losses()
     assert f"1,000 bytes are kept; {20 - kept} lines behind them are not, from 22:13:20" in told
     writer.close()
     assert len(losses(tmp_path)) == 19  # of all lines but the first, in which there is none: the curve is whole
-    assert spooled_losses(tmp_path, STAGE) == (told,)
-    marks = [line.text for line in SpoolReader(tmp_path, STAGE).lines()[0] if line.is_marker]
+    assert stored_losses(tmp_path, STAGE) == (told,)
+    marks = [line.text for line in OutputReader(tmp_path, STAGE).lines()[0] if line.is_marker]
     assert marks[0] == "-- 1,000 bytes are kept, and no more --"
     again, source = a_writer(tmp_path)
     assert source.is_ended
@@ -153,7 +154,7 @@ def a_log(folder: Path, *, is_adopted: bool = False) -> tuple[ProgramLog, Journa
 
 def test_what_a_program_prints_waits_for_room(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toollog, "_PAUSE_SECONDS", 0.0)
-    disk.refused = "."
+    disk.refused = "*"
     log, journal = a_log(tmp_path)
     log.take("one")
     log.take("two")
@@ -172,14 +173,14 @@ def test_what_a_program_prints_beyond_that_is_counted(
     monkeypatch.setattr(toollog, "MOST_WAITING_BYTES", 8)
     log, _ = a_log(tmp_path)
     log.take("first")
-    disk.refused = "."
+    disk.refused = "*"
     for text in ("1234", "5678", "9012"):
         log.take(text)
     disk.refused = ""
     log.close()
     assert texts(tmp_path)[:3] == ["first", "1234", "5678"]
-    assert spooled_losses(tmp_path, STAGE) != ()
-    assert "1 lines did not fit on the disk" in spooled_losses(tmp_path, STAGE)[0]
+    assert stored_losses(tmp_path, STAGE) != ()
+    assert "1 lines did not fit on the disk" in stored_losses(tmp_path, STAGE)[0]
 
 
 def test_a_program_that_tells_everything_anew_doubles_nothing(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def read_all(folder: Path) -> None:
-    reader = SpoolReader(folder, STAGE)
+    reader = OutputReader(folder, STAGE)
     reader.lines()
     reader.placed_lines(0, limit_bytes=1 << 20)
     reader.findings()
@@ -211,8 +212,7 @@ def read_all(folder: Path) -> None:
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, step(1), LogLine(5, "torn"))
-    with (tmp_path / "logs" / STAGE / "lines.log").open("ab") as file:
-        file.write(b"\0\0 damaged\nL000000")
+    append_raw(tmp_path, STAGE, "lines", b"\0\0 damaged\nL000000")
     before = contents(tmp_path)
     read_all(tmp_path)
     assert contents(tmp_path) == before
@@ -224,7 +224,7 @@ def test_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
         small.make_read_only()
         read_all(small.path)
         with pytest.raises(OSError, match="Read-only"):
-            SpoolWriter(small.path, STAGE).open()
+            OutputWriter(small.path, STAGE).open()
 
 
 def test_a_full_disk_can_be_read(tmp_path: Path) -> None:

@@ -1,21 +1,31 @@
-"""The feeds of a run's spool: the log, curves and progress of a stage, also of deleted pods."""
+"""The feeds of a run's output: the log, curves and progress of a stage, also of deleted pods."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from itertools import compress, count, pairwise
 from operator import ne
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from actions.base.executors import NamedExecutor
+from actions.base.wording import counted
 from actions.cluster.logs.batch import stamp_in, tag_in
-from actions.run.spool.reader import SpoolReader
 from actions.run.state.view import RunView, StageState
-from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.logs import TimeOrder
 
+if TYPE_CHECKING:
+    from actions.run.output.curves import StageCurves
+    from actions.run.output.reader import OutputReader
+
 CHUNK_BYTES = 256 * 1024
 """Bytes read at once: some milliseconds of the loop."""
+NEWEST_BYTES = 512 * 1024
+"""Bytes of the newest lines, which are shown before all others."""
+_MOST_CURVES = 16
+"""Stages whose curves stay in memory after nothing asks for them any more."""
 AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
@@ -27,7 +37,7 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
     return chosen[-1].id if chosen else None
 
 
-def _has_printed(reader: SpoolReader) -> bool:
+def _has_printed(reader: OutputReader) -> bool:
     return reader.has_lines() or reader.has_findings()
 
 
@@ -35,6 +45,11 @@ def sampled_stage(view: RunView, folder: Path) -> str | None:
     """Return the last stage whose accelerators were kept over time."""
     kept = (stage.id for stage in reversed(view.stages) if _reader_of(folder, stage.id).device_bytes())
     return next(kept, None)
+
+
+def lost_text(count: int) -> str:
+    """Return the words for a border that damaged segments were passed over; empty for none."""
+    return f" · {counted(count, 'damaged segment')} skipped" if count else ""
 
 
 def place_of(view: RunView, stage: str) -> str:
@@ -45,33 +60,50 @@ def place_of(view: RunView, stage: str) -> str:
     return f"{view.id}/{stage} · {jobs[-1]}" if jobs else f"{view.id}/{stage}"
 
 
-class SpoolLogFeed:
-    """The log lines of one stage, from the first one on, in the order of their timestamps.
+class OutputLogFeed:
+    """The log lines of one stage in the order of their timestamps, from the first one on or the newest ones alone.
 
-    Lines are spooled as they arrive, and those of one container may be late. So existing lines are sorted as a whole,
+    Lines are stored as they arrive, and those of one container may be late. So existing lines are sorted as a whole,
     and the newest second of live ones is held back until newer lines, or none, have come. A later line stays where it
     arrived.
 
     Args:
         folder: The run's folder.
         stage: Id of the stage.
+        newest_bytes: Begin so many bytes before the end, sorted among themselves; 0 for all lines.
     """
 
-    def __init__(self, folder: Path, stage: str) -> None:
+    def __init__(self, folder: Path, stage: str, *, newest_bytes: int = 0) -> None:
         self.folder = folder
         self.stage = stage
         self.title = f"{folder.name}/{stage}"
         self.has_more = True
         self._reader = _reader_of(folder, stage)
-        self._backlog: Backlog | None = _backlog_of(self._reader)
-        self._offset = 0
+        self._backlog = None if newest_bytes else Backlog(self._reader)
+        self._offset = self._reader.tail_offset(newest_bytes) if newest_bytes else 0
+        self._piece_bytes = newest_bytes or CHUNK_BYTES
         self._order = TimeOrder()
+
+    @property
+    def offset(self) -> int:
+        """The place up to which lines have been read; -1 while the past is sorted."""
+        return self._offset if self._backlog is None else -1
+
+    @property
+    def share(self) -> float:
+        """The share of the lines that there were which has been taken, from 0 to 1."""
+        return self._backlog.share if self._backlog is not None else 1.0
+
+    @property
+    def lost(self) -> int:
+        """The number of damaged or missing segments that were passed over."""
+        return self._reader.lost_lines
 
     def take(self, limit: int) -> list[bytes]:
         """Return the next lines in order.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         if self._backlog is not None:
             taken = self._backlog.take(limit)
@@ -87,11 +119,11 @@ class SpoolLogFeed:
         self.has_more = len(taken) == limit
         if self.has_more:
             return taken
-        records, offset = self._reader.tagged_lines(self._offset, limit_bytes=CHUNK_BYTES)
+        records, offset = self._reader.tagged_lines(self._offset, limit_bytes=self._piece_bytes)
         was, self._offset = self._offset, offset
         self._order.put(records)
         taken += self._order.take(limit - len(taken), is_quiet=not records)
-        self.has_more = len(taken) == limit or offset - was >= CHUNK_BYTES // 2
+        self.has_more = len(taken) == limit or offset - was >= self._piece_bytes // 2
         return taken
 
     @property
@@ -104,46 +136,70 @@ class SpoolLogFeed:
         return self._reader.pod_of(number)
 
 
-class SpoolCurves:
-    """The curves and progress of one stage.
+class CurveFeed:
+    """The one reader of curves: panes and alarms share what it has read. Used on the loop only.
+
+    What is long is read to its end in a thread, once. From then on whoever asks for the curves reads what is new.
 
     Args:
-        folder: The run's folder.
-        stage: Id of the stage.
+        changed: Called when curves have become complete.
     """
 
-    def __init__(self, folder: Path, stage: str) -> None:
-        self.title = stage
-        self.folder = folder
-        self.stage = stage
-        self.curves = Curves()
-        self.progress: dict[tuple[str, str], TrainingProgress] = {}
-        """Newest state by pod and label; the one that moved last is at the end."""
-        self.revision = 0
-        self._reader = _reader_of(folder, stage)
-        self._offset = 0
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._known: dict[tuple[Path, str], StageCurves] = {}
+        self._reading: dict[tuple[Path, str], asyncio.Future[None]] = {}
+        self._disk: NamedExecutor | None = None
 
-    def read_on(self) -> bool:
-        """Read what has been written since.
-
-        Returns:
-            Whether more may be waiting.
+    def of(self, folder: Path, stage: str) -> StageCurves:
+        """Return the curves of a stage, read on if they are complete; else they become so in the background.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read; the next call tries again.
         """
-        findings, offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
-        was, self._offset = self._offset, offset
-        for item in findings:
-            if isinstance(item.finding, TrainingProgress):
-                key = item.pod, item.finding.label
-                self.progress.pop(key, None)
-                self.progress[key] = item.finding
-            else:
-                self.curves.add(item.finding)
-        if findings:
-            self.revision += 1
-        return offset - was >= CHUNK_BYTES // 2
+        key = folder, stage
+        if (reading := self._reading.get(key)) is not None:
+            if not reading.done():
+                return self._known[key]
+            del self._reading[key]
+            reading.result()
+        curves = self._known.pop(key, None) or _curves_of(folder, stage)
+        self._known[key] = curves  # the ones that were asked for last are at the end
+        if curves.read_on() and not curves.is_complete:
+            self._reading[key] = asyncio.ensure_future(self._read(curves))
+        for old in [old for old in self._known if old not in self._reading][:-_MOST_CURVES]:
+            del self._known[old]
+        return curves
+
+    async def complete(self, folder: Path, stage: str) -> StageCurves:
+        """Return the curves of a stage once they are complete.
+
+        Raises:
+            JournalError: The output cannot be read.
+        """
+        curves = self.of(folder, stage)
+        if (reading := self._reading.get((folder, stage))) is not None:
+            await asyncio.wait({reading})
+            curves = self.of(folder, stage)
+        has_more = True
+        while has_more:
+            has_more = curves.read_on()
+            await asyncio.sleep(0)
+        return curves
+
+    async def _read(self, curves: StageCurves) -> None:
+        self._disk = self._disk or NamedExecutor("curves")
+        try:
+            await self._disk.call(curves.read_all)
+        finally:
+            self._changed()
+
+    def close(self) -> None:
+        """Start nothing more."""
+        for reading in self._reading.values():
+            reading.cancel()
+        if self._disk is not None:
+            self._disk.close()
 
 
 class OwnProgress:
@@ -165,7 +221,7 @@ class OwnProgress:
         """Read on, and return the longest time that a pod's newest bar gives; `None` while none gives any.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         findings, self._offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         for item in findings:
@@ -175,15 +231,16 @@ class OwnProgress:
         return max((state.remaining_seconds for state in known if state.remaining_seconds is not None), default=None)
 
 
-def _reader_of(folder: Path, stage: str) -> SpoolReader:
-    from actions.run.spool.reader import SpoolReader  # imports the log readers: after the first frame
+def _curves_of(folder: Path, stage: str) -> StageCurves:
+    from actions.run.output.curves import StageCurves  # likewise
 
-    return SpoolReader(folder, stage)
+    return StageCurves(folder, stage)
 
 
-def _backlog_of(reader: SpoolReader) -> Backlog:
+def _reader_of(folder: Path, stage: str) -> OutputReader:
+    from actions.run.output.reader import OutputReader  # imports the log readers: after the first frame
 
-    return Backlog(reader)
+    return OutputReader(folder, stage)
 
 
 _SCAN_BYTES = 256 * 1024
@@ -200,22 +257,29 @@ class _SortedRun(NamedTuple):
 
 
 class Backlog:
-    """A reader of existing lines in order: it scans the spool once for runs of lines, then reads these by time.
+    """A reader of existing lines in order: it scans the output once for runs of lines, then reads these by time.
 
     Each log is in order by itself. So, with runs sorted by their first lines, no later run has a line older than the
     first line of the next one; only the lines of a few runs are held at a time.
 
     Args:
-        reader: Reader of the spool.
+        reader: Reader of the output.
     """
 
-    def __init__(self, reader: SpoolReader) -> None:
+    def __init__(self, reader: OutputReader) -> None:
         self.offset = 0
-        """Offset up to which the spool has been scanned."""
+        """Offset up to which the output has been scanned."""
         self._reader = reader
         self._runs: list[_SortedRun] = []
         self._order = TimeOrder()
         self._is_scanned = False
+        self._count = 0
+        """The number of runs of lines."""
+
+    @property
+    def share(self) -> float:
+        """The share of the lines that has been taken, from 0 to 1."""
+        return 1 - len(self._runs) / self._count if self._is_scanned and self._count else 0.0
 
     @property
     def is_taken(self) -> bool:
@@ -226,7 +290,7 @@ class Backlog:
         """Take about `limit` next lines at most; none during the scan.
 
         Raises:
-            JournalError: The spool cannot be read.
+            JournalError: The output cannot be read.
         """
         if not self._is_scanned:
             self._scan()
@@ -254,6 +318,7 @@ class Backlog:
         self._is_scanned = reached - self.offset < _SCAN_BYTES // 2
         self.offset = reached
         if self._is_scanned:
+            self._count = len(self._runs)
             self._runs.sort(reverse=True)  # the next one is at the end; among equals, the first in the file
 
     def _read_on(self) -> None:

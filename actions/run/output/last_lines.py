@@ -8,8 +8,7 @@ come to this machine may lack something.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Set
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,23 +16,15 @@ from actions.base.executors import in_thread
 from actions.blueprint.stages import StageWatch
 from actions.cluster.logs.follow import ContainerLog, container_lifecycle
 from actions.run.context.stage_context import StageContext
-from actions.run.spool.collector import (
+from actions.run.output.collector import (
     LAST_LINES_SECONDS,
     LONGEST_LAST_LINES_SECONDS,
     Pod,
     StageCollector,
 )
-from actions.run.spool.followers import STOPPED, gap_key, outcome_of
-from actions.run.spool.format import (
-    EndLine,
-    SourceLine,
-    finding_line_in,
-    pieces_of,
-    points_file,
-    source_line_in,
-    sources_file,
-    whole_lines,
-)
+from actions.run.output.followers import STOPPED, gap_key, outcome_of
+from actions.run.output.records import SOURCES, stream_path
+from actions.run.output.segments import StreamReader
 from actions.run.state.view import StageState
 
 CATCH_UP_SECONDS = 2.0
@@ -47,7 +38,7 @@ async def _no_pods() -> bool:
 
 
 async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], Awaitable[bool]] = _no_pods) -> str:
-    """Spool what the logs of a stopped stage still hold, for a minute at most, and record the gaps.
+    """Store what the logs of a stopped stage still hold, for a minute at most, and record the gaps.
 
     Failures do not leave the call: nothing of this may keep what costs.
 
@@ -64,7 +55,7 @@ async def read_last_lines(context: StageContext, *, has_had_pods: Callable[[], A
         return ""
     last = LastLines(context, watch, has_had_pods)
     try:
-        await outcome_of(last.open_spool())  # before the time of the logs begins
+        await outcome_of(last.open_output())  # before the time of the logs begins
         with suppress(TimeoutError):  # the gaps are recorded all the same
             async with asyncio.timeout(LONGEST_LAST_LINES_SECONDS + LAST_LINES_SECONDS):
                 await last.read()
@@ -77,27 +68,15 @@ async def _may_lack_lines(context: StageContext) -> bool:
     stage, view = context.stage, context.view
     if stage.state is not StageState.SUCCEEDED:
         return stage.state in _HALF_DONE and stage.attempt > 0
-    return view.epoch > 1 and await in_thread("curves", lacks_findings, context.folder, stage.id)
+    return view.epoch > 1 and await in_thread("output", lacks_output, context.folder, stage.id)
 
 
-def lacks_findings(folder: Path, stage: str) -> bool:
-    """Return whether the copy of a spool has no log, or fewer points of one than the machine that read it. Blocking.
-
-    The lines have stayed there.
-    """
+def lacks_output(folder: Path, stage: str) -> bool:
+    """Return whether nothing of a stage's output has come to this machine. Blocking."""
     try:
-        known = [line for line in map(source_line_in, whole_lines(sources_file(folder, stage))[0]) if line is not None]
-        counts = Counter(_numbers_of_findings(points_file(folder, stage)))
+        return not StreamReader(stream_path(folder, stage, SOURCES)).end()
     except OSError:
         return False
-    if not any(isinstance(line, SourceLine) for line in known):
-        return True
-    return any(isinstance(line, EndLine) and counts[line.number] < line.findings for line in known)
-
-
-def _numbers_of_findings(path: Path) -> Iterator[int]:
-    for piece in pieces_of(path):
-        yield from (line.number for line in map(finding_line_in, piece.raws) if line is not None)
 
 
 class LastLines(StageCollector):
@@ -161,7 +140,7 @@ class LastLines(StageCollector):
             is_known = source.is_ended or line.uid in listed or self._writer.has_gap(gap_key(source))
             if is_known or not source.is_of_pod:
                 continue
-            if source.line_count or source.is_from_elsewhere:
+            if source.line_count:
                 self._tell_vanished(source)
             else:
                 self._begin_to_follow(ContainerLog(line.namespace, line.pod, line.container, line.uid), source)

@@ -1,0 +1,1 @@
+"""The output of a stage: its log lines and findings on disk, and their collectors."""

@@ -1,1 +1,0 @@
-"""The spool of a stage: its log lines and findings on disk, and their collectors."""
