@@ -126,7 +126,7 @@ def archive_run(folder: Path, file: Path, clock: Clock) -> Archived:
     referenced_environment(view.parameters.values())  # known secrets are replaced in records
     withheld: list[Withheld] = []
     with TemporaryDirectory(prefix="eksml-archive-") as scratch, _beside(file) as (descriptor, unnamed):
-        store = LocalStore(Path(scratch), clock=clock)
+        store = _Scratch(Path(scratch), clock=clock)
         asyncio.run(_fill(store, folder, view, withheld, is_living=is_living))
         with os.fdopen(descriptor, "wb") as target, tarfile.open(fileobj=target, mode="w") as archive:
             files = _add_all(archive, Path(scratch), folder)
@@ -135,6 +135,13 @@ def archive_run(folder: Path, file: Path, clock: Clock) -> Archived:
             os.fsync(target.fileno())
         os.link(unnamed, file)
     return Archived(view.id, file, files, is_living, tuple(withheld))
+
+
+class _Scratch(LocalStore):
+    """The objects of an archive before they are in it: no store of a run, so that a read-only program writes them."""
+
+    def _require_writes(self, deed: str) -> None:
+        del deed
 
 
 @contextmanager

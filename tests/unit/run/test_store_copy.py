@@ -55,6 +55,9 @@ class Store:
         self.sizes: dict[int, int] = {}
         self.asked: list[str] = []
 
+    async def lease(self, run_id: str) -> None:
+        return None
+
     def part(self, number: int) -> bytes:
         size = self.sizes.get(number, SEAL_BYTES)
         return b'{"step": %d, "x": "' % number + b"x" * (size - 29 - len(str(number))) + b'"}' + b" " * 9 + b"\n"
