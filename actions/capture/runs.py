@@ -24,8 +24,8 @@ from actions.run.journal.folder import journal_path, runs_folder
 from actions.run.journal.lease import Lease, read_heartbeat, read_runner_lease
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import translated
-from actions.run.output.records import LINES, STREAMS, stages_with_output, stream_path
 from actions.run.output.segments import StreamReader, tail_name
+from actions.run.output.streams import LINES, STREAMS, stages_with_output, stream_path
 
 LOOK_SECONDS = 0.5
 MOST_RUNS = 100

@@ -13,7 +13,7 @@ import msgspec
 from actions.base.errors import MissingError, RefusedError
 from actions.base.untrusted import csv_cell
 from actions.run.journal.reader import load_run
-from actions.run.output.curves import CAPACITY, StageCurves
+from actions.run.output.curve_reader import CAPACITY, StageCurves
 from actions.run.state.records import Scalar
 from actions.run.state.view import RunView
 from actions.telemetry.curves import Sample, Series

@@ -271,7 +271,7 @@ def _is_lasting(source: RunReader, view: RunView, files: _Files, now: float) -> 
 
 
 def _last_loss(folder: Path) -> float | None:
-    if not (folder / "series").is_dir():
+    if not (folder / "output").is_dir():
         return None
     from actions.run.output.reader import last_loss  # imports the readers of logs
 

@@ -30,8 +30,8 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
-from actions.run.output.records import DEVICES, POINTS, stream_path
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Limits, Output
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store

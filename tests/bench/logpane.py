@@ -19,8 +19,8 @@ from textual.screen import Screen
 from actions.base.clock import SystemClock
 from actions.cluster.logs.batch import tag_of
 from actions.cluster.logs.lines import stamp_of
-from actions.run.output.records import LINES, stream_path
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import LINES, stream_path
 from actions.run.output.writer import OutputWriter
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch

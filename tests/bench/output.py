@@ -18,10 +18,10 @@ from pathlib import Path
 
 from actions.cluster.logs.batch import tag_of
 from actions.cluster.logs.lines import stamp_of
-from actions.run.output.curves import StageCurves
+from actions.run.output.curve_reader import StageCurves
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import LINES, POINTS, SOURCES, stream_path
 from actions.run.output.segments import StreamReader, StreamWriter
+from actions.run.output.streams import LINES, POINTS, SOURCES, stream_path
 from tests.bench.loglines import log_line
 from tui.feeds.output import NEWEST_BYTES, OutputLogFeed
 

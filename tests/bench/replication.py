@@ -21,8 +21,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from actions.base.clock import SystemClock
-from actions.run.output.records import DEVICES, POINTS, stream_path
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Output
 from tests.support.account import REGION, client
 from tests.support.polling import wait

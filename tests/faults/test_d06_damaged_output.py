@@ -11,8 +11,8 @@ import pytest
 
 from actions.run.client import load_run
 from actions.run.output import segments
-from actions.run.output.records import stream_path
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import stream_path
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
 from tests.faults.watched import (

@@ -23,7 +23,7 @@ from actions.run.journal.folder import journal_path, output_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import stored_losses
+from actions.run.output.streams import stored_losses
 from actions.run.state.records import Action, Operator, Outcome, RequestKind, Result, TakenOver
 from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.run.takeover.arrival import arrival_records

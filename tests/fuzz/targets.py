@@ -35,7 +35,7 @@ from actions.capture.reader import CaptureReader
 from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of, load_context
 from actions.fleet.price_file import read_price_file
 from actions.fleet.prices import PriceBook
-from actions.run.output.records import finding_of_line, points_line_in
+from actions.run.output.streams import finding_of_line, points_line_in
 from actions.script.parse import load_script
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import read_log

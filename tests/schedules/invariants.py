@@ -14,7 +14,8 @@ from actions.base.errors import ConsoleError
 from actions.base.process import is_alive
 from actions.run.journal.folder import runner_log_path
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import (
+from actions.run.output.segments import StreamReader
+from actions.run.output.streams import (
     ALL_SOURCES,
     SOURCES,
     WHOLE_STAGE,
@@ -24,7 +25,6 @@ from actions.run.output.records import (
     source_line_in,
     stream_path,
 )
-from actions.run.output.segments import StreamReader
 from actions.run.state.records import OPERATOR, Action, Deleted, Intent, JournalRecord, Outcome, Owned, Result
 from actions.run.state.view import RunState
 from actions.telemetry.log_reader import LogReader

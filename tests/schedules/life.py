@@ -13,8 +13,8 @@ from actions.base.errors import JournalError, RefusedError
 from actions.base.process import is_alive
 from actions.run.client import RunReader
 from actions.run.journal.folder import terraform_path
-from actions.run.output.records import LINES, stream_path
 from actions.run.output.segments import StreamReader
+from actions.run.output.streams import LINES, stream_path
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import OPERATOR, JournalRecord, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunState, RunView, StageState

@@ -17,7 +17,7 @@ from actions.base.files import write_private
 from actions.base.untrusted import one_line
 from actions.cluster.logs.lines import LogLine
 from actions.run.journal.reader import RunSummary
-from actions.run.output.records import AcceleratorSample
+from actions.run.output.streams import AcceleratorSample
 from actions.run.output.writer import OutputWriter
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.spending import Spending

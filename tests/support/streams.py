@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.run.output.records import stream_path
 from actions.run.output.segments import StreamReader, list_stream, tail_name
+from actions.run.output.streams import stream_path
 
 
 def tail_of(folder: Path, stage: str, stream: str) -> Path:

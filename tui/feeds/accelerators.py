@@ -24,7 +24,7 @@ from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
-    from actions.run.output.records import AcceleratorSample
+    from actions.run.output.streams import AcceleratorSample
     from actions.telemetry.tools.devices import DeviceReading
 
 ASK_EVERY_SECONDS = 2.0

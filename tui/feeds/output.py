@@ -17,7 +17,7 @@ from actions.telemetry.points import TrainingProgress
 from tui.feeds.logs import TimeOrder
 
 if TYPE_CHECKING:
-    from actions.run.output.curves import StageCurves
+    from actions.run.output.curve_reader import StageCurves
     from actions.run.output.reader import OutputReader
 
 CHUNK_BYTES = 256 * 1024
@@ -232,7 +232,7 @@ class OwnProgress:
 
 
 def _curves_of(folder: Path, stage: str) -> StageCurves:
-    from actions.run.output.curves import StageCurves  # likewise
+    from actions.run.output.curve_reader import StageCurves  # likewise
 
     return StageCurves(folder, stage)
 

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.untrusted import redact
-from actions.run.output.curves import StageCurves
+from actions.run.output.curve_reader import StageCurves
 from actions.run.state.view import StageState, StageView
 from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of, hang_of
 from actions.telemetry.curves import Curves

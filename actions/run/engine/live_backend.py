@@ -39,7 +39,7 @@ from actions.run.engine.fence import CLUSTER_ARBITER
 from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
 from actions.run.output.collector import watching
-from actions.run.output.records import stored_losses
+from actions.run.output.streams import stored_losses
 from actions.run.presence.publish import withdraw
 from actions.run.stages.capacity import CapacityHandler
 from actions.run.stages.check import CheckHandler

@@ -27,7 +27,7 @@ from actions.run.output.followers import (
     outcome_of,
     sentence_of,
 )
-from actions.run.output.records import AcceleratorSample
+from actions.run.output.streams import AcceleratorSample
 from actions.run.output.writer import OutputSource, OutputWriter
 from actions.run.state.view import StageState
 from actions.telemetry.points import TrainingProgress

@@ -23,8 +23,8 @@ from actions.run.output.collector import (
     StageCollector,
 )
 from actions.run.output.followers import STOPPED, gap_key, outcome_of
-from actions.run.output.records import SOURCES, stream_path
 from actions.run.output.segments import StreamReader
+from actions.run.output.streams import SOURCES, stream_path
 from actions.run.state.view import StageState
 
 CATCH_UP_SECONDS = 2.0

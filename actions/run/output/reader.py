@@ -12,7 +12,8 @@ import msgspec
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in
 from actions.cluster.logs.lines import LogLine
-from actions.run.output.records import (
+from actions.run.output.segments import StreamReader, Stretch
+from actions.run.output.streams import (
     DEVICES,
     LINES,
     PIECE_BYTES,
@@ -42,7 +43,6 @@ from actions.run.output.records import (
     stream_path,
     without_places,
 )
-from actions.run.output.segments import StreamReader, Stretch
 from actions.telemetry.tools.device_history import SpanRecord
 
 P = ParamSpec("P")

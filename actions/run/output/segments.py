@@ -160,7 +160,7 @@ def plain_of(segment: SealedSegment, data: bytes) -> bytes | None:
     return plain if len(plain) == segment.length and unpacker.eof and plain.endswith(b"\n") else None
 
 
-def moved(segment: SealedSegment, data: bytes, place: int) -> SealedSegment:
+def moved_segment(segment: SealedSegment, data: bytes, place: int) -> SealedSegment:
     """Return the name of a segment whose content goes to another place of a stream."""
     return SealedSegment(place, segment.length, _checksum(place, data))
 

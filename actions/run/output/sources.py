@@ -11,8 +11,9 @@ from itertools import groupby
 
 from actions.cluster.logs.batch import LogBatch, batch_of, tag_in
 from actions.cluster.logs.lines import START, LogCursor
-from actions.run.output.points import PointsBook
-from actions.run.output.records import (
+from actions.run.output.findings import PointsBook
+from actions.run.output.segments import StreamReader
+from actions.run.output.streams import (
     EndLine,
     GapLine,
     SourceLine,
@@ -25,7 +26,6 @@ from actions.run.output.records import (
     source_line_in,
     without_place,
 )
-from actions.run.output.segments import StreamReader
 from actions.telemetry.log_reader import LogReader
 
 _REPLAY_BYTES = 4 << 20

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, stamp_in, tag_of
 from actions.cluster.logs.lines import LogLine
-from actions.run.output.points import DeviceBook, PointsBook
-from actions.run.output.records import (
+from actions.run.output.findings import DeviceBook, PointsBook
+from actions.run.output.segments import StreamReader, StreamWriter
+from actions.run.output.sources import Loader, OutputSource
+from actions.run.output.streams import (
     ALL_SOURCES,
     DEVICES,
     LINES,
@@ -34,8 +36,6 @@ from actions.run.output.records import (
     losses_of,
     stream_path,
 )
-from actions.run.output.segments import StreamReader, StreamWriter
-from actions.run.output.sources import Loader, OutputSource
 from actions.telemetry.points import TrainingProgress
 
 __all__ = ["MAX_LINES_BYTES", "OutputSource", "OutputWriter"]

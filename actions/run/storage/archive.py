@@ -41,16 +41,16 @@ from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, 
 from actions.run.journal.reader import RunReader
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import RecordRow, refuse_network_filesystem, translated
-from actions.run.output.records import COPIED, stages_with_output, stream_path
 from actions.run.output.segments import (
     SealedSegment,
     StreamReader,
     list_stream,
-    moved,
+    moved_segment,
     plain_of,
     sealed,
     tail_name,
 )
+from actions.run.output.streams import COPIED, stages_with_output, stream_path
 from actions.run.state.view import RunView
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, about_run, take_lease
@@ -259,7 +259,7 @@ def _without_secrets(segment: SealedSegment, data: bytes, shift: int) -> tuple[S
     if plain is None:
         return SealedSegment(place, segment.length, segment.checksum), data
     kept = _redacted(plain)
-    return (moved(segment, data, place), data) if kept == plain else sealed(place, kept)
+    return (moved_segment(segment, data, place), data) if kept == plain else sealed(place, kept)
 
 
 def _redacted(data: bytes) -> bytes:

@@ -32,8 +32,8 @@ from actions.run.journal.folder import (
 )
 from actions.run.journal.mirrored import MirrorMark, copies_folder, read_mark, remove_mark, write_mark
 from actions.run.journal.store import copy_rows
-from actions.run.output.records import stream_path
 from actions.run.output.segments import SealedSegment, list_stream, plain_of, sealed, tail_in, tail_name
+from actions.run.output.streams import stream_path
 from actions.run.state.records import Created, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched

@@ -16,8 +16,8 @@ from actions.base.files import read_file
 from actions.base.names import is_segment
 from actions.base.objects import ListedObject
 from actions.run.context.store_address import run_key
-from actions.run.output.records import COPIED, stages_with_output, stream_path
 from actions.run.output.segments import StreamListing, StreamReader, listing_of, plain_of, tail_in, tail_name
+from actions.run.output.streams import COPIED, stages_with_output, stream_path
 from actions.run.store.objects import RunStore
 
 _PREFIX = "output/"

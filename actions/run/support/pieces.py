@@ -14,7 +14,7 @@ from actions.base.untrusted import clean_text, plain_text
 from actions.run.journal.folder import blueprint_path, load_environment, runner_log_path
 from actions.run.journal.reader import RunReader
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import stages_with_output
+from actions.run.output.streams import stages_with_output
 from actions.run.report import run_json, run_table
 from actions.run.state.records import JournalRecord, encode_body, record_kind
 from actions.run.state.view import RunView

@@ -191,7 +191,10 @@ async def _connect(
 ) -> ConsoleError | None:
     """Write the run's kubeconfig, from EKS or a context of this machine, and identify the cluster.
 
-    An exec plugin of the context needs the operator's permission, as at a launch. Returns why that failed; `None` if it did not.
+    An exec plugin of the context needs the operator's permission, as at a launch.
+
+    Returns:
+        The reason why that failed; `None` if it did not.
     """
     view = records.view()
     stage = next((each for each in view.stages if each.kind == "kubeconfig"), None)

@@ -14,7 +14,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote import exec as remote
 from actions.cluster.remote.exec import ExecResult
-from actions.run.output.records import AcceleratorSample
+from actions.run.output.streams import AcceleratorSample
 from actions.run.output.writer import OutputWriter
 from actions.telemetry.tools.device_history import Extent, Quantity
 from tests.support.builders import NOW, StillClock, a_pod

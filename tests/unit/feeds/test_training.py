@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actions.fleet.facts import PodFacts, Resources
 from actions.run.alarms import AlarmKind
 from actions.run.journal.reader import RunSummary
-from actions.run.output.records import AcceleratorSample
+from actions.run.output.streams import AcceleratorSample
 from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunState
 from tests.support import fixed_runs

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.cluster.logs.lines import LogLine
 from actions.run.output import segments
-from actions.run.output.curves import StageCurves
+from actions.run.output.curve_reader import StageCurves
 from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView, StageState
 from tests.support import fixed_runs

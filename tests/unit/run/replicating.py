@@ -15,8 +15,8 @@ from actions.base.clock import Clock, SystemClock
 from actions.run.engine.companions import accompanied as engine_accompanied
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import RecordRow
-from actions.run.output.records import stream_path
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import stream_path
 from tests.support.stores import Replicated, a_run_with_store
 from tests.support.virtual import VirtualClock
 from tests.unit.run.world import creation

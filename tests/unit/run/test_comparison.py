@@ -27,7 +27,7 @@ from actions.run.comparison import (
     shared_metrics,
     values_by_step,
 )
-from actions.run.output import curves
+from actions.run.output import curve_reader
 from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunView
 from actions.telemetry.curves import Series
@@ -132,7 +132,7 @@ def test_a_metric_that_a_run_lacks_is_refused_with_its_name(tmp_path: Path, two_
 
 
 def test_a_long_output_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curves, "PIECE_BYTES", 2_000)
+    monkeypatch.setattr(curve_reader, "PIECE_BYTES", 2_000)
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     series = read_run(stored_output(tmp_path / "long", [float(place) for place in range(200)])).series("train_loss")
     assert series is not None
@@ -201,7 +201,7 @@ def test_the_command_takes_a_run_that_is_not_here_from_its_home_if_it_is_to(
 
     monkeypatch.setattr(comparison, "load_run", lambda folder: a_view(folder.name))
     monkeypatch.setattr("tui.cli.runs.find_run", here)
-    monkeypatch.setattr("tui.cli.run_verbs.store.copied", lambda options, run: tmp_path / run)
+    monkeypatch.setattr("tui.cli.run_verbs.remote_runs.copied", lambda options, run: tmp_path / run)
     words = ["runs", "compare", "one", "two", "-o", "csv"]
     assert run_command(parse_arguments([*words, "--store", "s3://team-runs/ml"])) == 0
     assert capsys.readouterr().out == "step,one,two\n0,9.0,8.0\n1,5.0,4.0\n"

@@ -12,7 +12,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import AcceleratorSample, PointLine, points_line_in
+from actions.run.output.streams import AcceleratorSample, PointLine, points_line_in
 from actions.run.output.writer import OutputWriter
 from actions.run.takeover.arrival import SetClock
 from actions.telemetry.points import Point, TrainingProgress

@@ -14,8 +14,8 @@ from actions.run.output import program_log as toollog
 from actions.run.output import writer as output
 from actions.run.output.program_log import ProgramLog
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import stored_losses
 from actions.run.output.segments import StreamWriter
+from actions.run.output.streams import stored_losses
 from actions.run.output.writer import OutputWriter
 from tests.support.smalldisk import a_small_disk
 from tests.support.streams import append_raw

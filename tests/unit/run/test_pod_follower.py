@@ -25,7 +25,7 @@ from actions.run.output import collector as collectors
 from actions.run.output.collector import StageCollector
 from actions.run.output.followers import FollowerWarnings, PodFollower
 from actions.run.output.last_lines import read_last_lines
-from actions.run.output.records import stored_losses
+from actions.run.output.streams import stored_losses
 from actions.run.output.writer import OutputWriter
 from actions.run.state.view import StageState
 from tests.support.polling import until

@@ -14,8 +14,8 @@ from actions.run.context.store_address import run_key
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import POINTS, stream_path
 from actions.run.output.segments import SEAL_BYTES, SealedSegment, StreamReader, sealed
+from actions.run.output.streams import POINTS, stream_path
 from actions.run.store.copy import MOST_SEGMENT_BYTES, fetch_run
 from actions.run.store.objects import RunStore
 from actions.run.store.rows import append_rows
@@ -55,9 +55,6 @@ class Store:
         self.sizes: dict[int, int] = {}
         self.asked: list[str] = []
 
-    async def lease(self, run_id: str) -> None:
-        return None
-
     def part(self, number: int) -> bytes:
         size = self.sizes.get(number, SEAL_BYTES)
         return b'{"step": %d, "x": "' % number + b"x" * (size - 29 - len(str(number))) + b'"}' + b" " * 9 + b"\n"
@@ -81,6 +78,9 @@ class Store:
     async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
         self.kept[name] = data
         return WriteReceipt("e", 0.0)
+
+    async def lease(self, _run_id: str) -> None:
+        return None
 
     async def objects(self, prefix: str, *, after: str = "") -> list[ListedObject]:
         series = [ListedObject(name, "e", len(data), 0.0) for name, data in self.segments().items()]

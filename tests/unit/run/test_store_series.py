@@ -10,7 +10,7 @@ from actions.base.objects import ListedObject
 from actions.run.context.store_address import run_key
 from actions.run.output import segments
 from actions.run.output.reader import OutputReader
-from actions.run.output.records import stream_path
+from actions.run.output.streams import stream_path
 from actions.run.state.records import Action, Intent, Outcome, Result
 from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows

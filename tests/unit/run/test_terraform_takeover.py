@@ -195,7 +195,7 @@ def test_a_terraform_that_is_too_old_for_a_home_is_refused_before_the_launch(
     observed = terraform_observation("1.9.8", "/bin/terraform", store="s3://team")
     assert (observed.result, observed.remedy) == (
         CheckResult.FAILED,
-        "Install Terraform 1.10 or later, or launch without a home.",
+        "Install Terraform 1.10 or later, or launch without a store.",
     )
     assert terraform_observation("1.9.8", "/bin/terraform").result is CheckResult.PASSED
     old = tmp_path / "terraform"

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from actions.cluster.logs.batch import LogBatch
-from actions.run.output.records import (
+from actions.run.output.segments import StreamReader, StreamWriter
+from actions.run.output.streams import (
     AcceleratorSample,
     LogFinding,
     PointLine,
@@ -26,7 +27,6 @@ from actions.run.output.records import (
     raws_in,
     span_record_in,
 )
-from actions.run.output.segments import StreamReader, StreamWriter
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import TrainingProgress
 from actions.telemetry.tools.device_history import SpanCollector
