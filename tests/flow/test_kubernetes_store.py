@@ -19,6 +19,7 @@ import yaml
 
 from actions.base.errors import AccessError, FormatError, UnreachableError
 from actions.base.files import asset
+from actions.base.guard import FencedError, guarded_by
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import create
@@ -283,3 +284,31 @@ async def test_objects_of_others_are_left_out_or_refused(session: KubeSession, r
     await store.remove_run(run_id)
     maps = await session.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"labelSelector": f"{RUN_LABEL}={run_id}"})
     assert maps["items"] == []
+
+
+class _Lost:
+    """The guard of a runner whose run another machine has taken over."""
+
+    async def require(self, deed: str, **_: bool) -> None:
+        raise FencedError(f"Not done: {deed}.")
+
+    def dismiss(self, place: str) -> None:
+        del place
+
+
+async def test_a_runner_that_has_lost_its_run_writes_nothing(session: KubeSession, run_id: str) -> None:
+    store, name = KubernetesStore(session), run_key(run_id, "files/x")
+    made = await store.put_if_absent(name, b"1")
+    with guarded_by(_Lost()):
+        for write in (
+            store.put_if_absent(run_key(run_id, "files/y"), b"1"),
+            store.replace(name, b"2", etag=made.etag),
+            store.delete(name),
+            store.remove_run(run_id),
+        ):
+            with pytest.raises(FencedError):
+                await write
+    found = await store.get(name)
+    assert found is not None
+    assert found.body == b"1"
+    await store.remove_run(run_id)

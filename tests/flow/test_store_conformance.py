@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actions.base.clock import SystemClock
@@ -226,7 +227,14 @@ async def test_limits_are_a_sentence(store: RunStore, run_id: str) -> None:
 
 
 async def test_a_list_has_the_objects_of_one_run_in_order(store: RunStore, run_id: str) -> None:
-    names = ["journal/000000000001.jsonl", "files/b", "files/a/deep/x", "files/A", "terraform/network.tfstate"]
+    names = [
+        "journal/000000000001.jsonl",
+        "files/terraform/n/.terraform.lock.hcl",
+        "files/b",
+        "files/a/deep/x",
+        "files/A",
+        "terraform/network.tfstate",
+    ]
     for place in (run_id, f"{run_id}-2", f"{run_id}2"):
         for name in names:
             await store.put_if_absent(run_key(place, name), f"{place} {name}".encode())
@@ -521,6 +529,17 @@ async def test_runs_that_cannot_be_read_are_named_and_hide_no_other(place: Place
         assert "more than" in unread[f"{run_id}-huge"]
         with pytest.raises(FormatError):
             await store.lease(f"{run_id}-bad")
+
+
+@pytest.mark.parametrize("change", [{"epoch": 0}, {"epoch": 1 << 40}, {"seconds": -1.0}, {"seconds": 1e12}])
+async def test_a_lease_with_numbers_that_none_has_is_damaged(
+    place: Place, store: RunStore, run_id: str, change: dict[str, Any]
+) -> None:
+    document = msgspec.structs.replace(LeaseDocument(1, ANNA, "a", "", 30.0, "n"), **change)
+    if place.session is None:  # an API server refuses most of them by itself
+        await store.put_if_absent(run_key(run_id, "lease.json"), msgspec.json.encode(document))
+        with pytest.raises(FormatError, match="is damaged"):
+            await store.lease(run_id)
 
 
 async def test_texts_of_others_are_plain_when_they_are_read(store: RunStore, run_id: str) -> None:

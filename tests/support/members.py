@@ -53,7 +53,7 @@ def a_member(folder: Path, cloud: RunningSandbox, store: Proxy) -> Iterator[Memb
     """A member whose runs are the team's by their settings; what they have started ends with the context."""
     for name in ("bin", "config/eksml-tui"):
         (folder / name).mkdir(parents=True)
-    (folder / "config/eksml-tui/config.yaml").write_text(f"home: {URL}\n")
+    (folder / "config/eksml-tui/config.yaml").write_text(f"store: {URL}\n")
     member = Member(folder, cloud, store)
     try:
         yield member

@@ -38,6 +38,7 @@ from actions.base.untrusted import one_line, redact
 from actions.blueprint.render import MANAGER
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiConflictError
 from actions.cluster.objects.client import METADATA_LIST, Document, list_pages
 from actions.run.context.store_address import run_key
 from actions.run.store.lease_object import (
@@ -150,7 +151,7 @@ class KubernetesStore:
         with guarded_by(None):  # its conditions are the fence
             try:
                 written = await self._write_lease(run_id, document, after)
-            except (ConflictError, MissingError) as error:
+            except (ApiConflictError, MissingError) as error:
                 found = await self.lease(run_id)
                 if found is not None and found.document.nonce == document.nonce:
                     return found
@@ -167,7 +168,7 @@ class KubernetesStore:
         try:
             namespace = await self._place(run_id_in(name))
             return self._receipt(await self._in_namespace(namespace, lambda: self._put(name, data, "")))
-        except ConflictError as error:
+        except ApiConflictError as error:
             found = await self.get(name)
             if found is None:
                 raise _unsettled(error) from error
@@ -178,7 +179,7 @@ class KubernetesStore:
     async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         try:
             return self._receipt(await self._put(name, data, etag))
-        except (ConflictError, MissingError) as error:
+        except (ApiConflictError, MissingError) as error:
             found = await self.get(name)
             if found is None or found.body != data:
                 raise PreconditionError(f"{name} in {self.address} was written by another.", found) from error
@@ -292,11 +293,8 @@ class KubernetesStore:
         from actions.cluster.auth.typed import model_document
 
         core = CoreV1Api(await self._session.typed_client())
-        namespace, metadata, place = (
-            await self._place(run_id_in(name)),
-            _metadata(name, len(data), etag),
-            object_name(name),
-        )
+        namespace, place = await self._place(run_id_in(name)), object_name(name)
+        metadata = _metadata(name, len(data), etag)
         text, packed = _packed(name, data, self.address)
         if is_state(name):
             secret = V1Secret(metadata=metadata, data=packed)
@@ -378,7 +376,7 @@ async def make_namespace(session: KubeSession) -> None:
     core = CoreV1Api(await session.typed_client())
     try:
         await core.create_namespace(V1Namespace(metadata=V1ObjectMeta(name=NAMESPACE)), field_manager=MANAGER)
-    except ConflictError:
+    except ApiConflictError:
         return
 
 

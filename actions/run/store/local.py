@@ -213,11 +213,6 @@ class LocalStore:
             os.close(descriptor)
 
 
-def _is_scratch(name: str) -> bool:
-    """Return whether a file is one that a write is about to give its name."""
-    return name.startswith(".") and name.endswith(".tmp")
-
-
 def _files_in(folder: Path | str) -> Iterator[Path]:
     """Yield all files below a folder. What a write is about to put there is none.
 
@@ -231,6 +226,11 @@ def _files_in(folder: Path | str) -> Iterator[Path]:
 
     for place, _, names in os.walk(folder, onerror=refuse):
         yield from (Path(place) / name for name in names if not _is_scratch(name))
+
+
+def _is_scratch(name: str) -> bool:
+    """Return whether a file is one that a write is about to give its name."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _etag_of(data: bytes) -> str:

@@ -8,7 +8,7 @@ object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ LATEST = 4e9
 LEASE = "lease.json"
 """The name of a lease, below its run, where it is an object."""
 MOST_LEASE_BYTES = 64 << 10
+MOST_EPOCH = 1_000_000
+"""Higher ones are damage: a Lease of a cluster has 31 bits for them."""
 REMOVAL_ROUNDS = 20
 """Lists of a run that is removed: each may have what another process has written since the last one."""
 
@@ -75,7 +77,7 @@ class RunStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 class LeaseDocument(msgspec.Struct, frozen=True):
     """The content of a lease. Foreign text, filtered when it is read (`lease_document`)."""
 
-    epoch: int
+    epoch: Annotated[int, msgspec.Meta(ge=1, le=MOST_EPOCH)]
     """Counts the machines that have carried the run out; 1 for the one that launched it."""
     owner: Operator
     holder: str
@@ -83,7 +85,7 @@ class LeaseDocument(msgspec.Struct, frozen=True):
     has begun."""
     renewed_at: str
     """RFC 3339 in UTC, by the clock of the holder."""
-    seconds: float
+    seconds: Annotated[float, msgspec.Meta(ge=0.0, le=86400.0)]
     """Time for which it holds since then; 0 if it was given back."""
     nonce: str
     """Unlike that of any other write."""
@@ -375,6 +377,8 @@ def lease_document(data: bytes, run_id: str) -> LeaseDocument:
         document,
         owner=clean_owner(document.owner),
         holder=one_line(document.holder),
+        renewed_at=one_line(document.renewed_at),
+        nonce=one_line(document.nonce),
         status=_clean_status(document.status),
         about=_clean_about(document.about, run_id),
     )

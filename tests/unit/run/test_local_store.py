@@ -22,8 +22,8 @@ NAME = "runs/run-1/files/x"
 
 @pytest.mark.parametrize(
     "name",
-    ["runs/../../x/y", "runs/run-1/../../../x", "runs/run-1//x", "runs/run-1/.x", "runs/run-1/%2e%2e/x", "runs/a/b\n",
-     "/etc/passwd", "files/x/y", "runs/run-1", "lock"],
+    ["runs/../../x/y", "runs/run-1/../../../x", "runs/run-1//x", "runs/run-1/.x.tmp", "runs/run-1/%2e%2e/x",
+     "runs/a/b\n", "/etc/passwd", "files/x/y", "runs/run-1", "lock"],
 )  # fmt: skip
 async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     store = LocalStore(tmp_path / "store")
