@@ -498,3 +498,16 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     if stage.is_free:
         return (stage.id, stage.kind, span, nodes, "–", "–")
     return (stage.id, stage.kind, span, nodes, stage.hourly_text, stage.cost_text)
+
+
+def loss_without_store(*, existing_cluster: bool) -> str:
+    """Return the sentence on what is lost with this machine, if a run is launched without a store."""
+    if existing_cluster:
+        return (
+            "Without a store (--store s3://…) the run is kept in its cluster: "
+            "with this machine, logs and curves of pods that are gone are lost."
+        )
+    return (
+        "Without a store (--store s3://…) this machine alone has the run until its cluster is there: if it is lost "
+        "before, what Terraform has made has to be found and removed by hand (eksml-tui audit CLUSTER)."
+    )

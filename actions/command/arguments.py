@@ -377,18 +377,11 @@ class TakeoverArguments(Arguments, frozen=True):
     """Carry out a run of another machine on this one."""
 
     run: Annotated[str, _naming("run", "Id of the run, or its beginning. Empty: the selected one.")] = ""
-    store: Annotated[str, Meta(description="Its store, s3://BUCKET/PREFIX. Empty: the one of the settings.")] = ""
+    source: Annotated[
+        str, Meta(description="cluster, s3://BUCKET/PREFIX or an archive. Empty: its store as it is known here.")
+    ] = field(default="", name="from")
     confirm: Annotated[str, Meta(description="The run's id in full, as a confirmation.")] = ""
     machine_is_gone: Annotated[bool, Meta(description="The other machine does not exist any more.")] = False
-
-
-class ImportArguments(Arguments, frozen=True):
-    """Give the id of an existing resource that Terraform may have made."""
-
-    address: Annotated[str, Meta(description="Address of the resource, as Terraform writes it.")]
-    id: Annotated[str, Meta(description="Its id, as the provider's `terraform import` takes it.")]
-    stage: Annotated[str, _naming("stage", "The stage, if it is open in several.")] = ""
-    run: Annotated[str, _naming("run")] = ""
 
 
 class WaiveArguments(Arguments, frozen=True):

@@ -100,15 +100,15 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
     elif not isinstance(value, Mapping):
         if not fields:
             raise ParameterError(f"{command.id} takes no arguments.")
-        value = {fields[0].name: value}
-    known = {field.name for field in fields}
+        value = {fields[0].encode_name: value}
+    known = {field.encode_name for field in fields}
     for name in value:
         if name not in known:
             raise ParameterError(f"{command.id} has no argument {name!r}.", hint=nearest_hint(str(name), known))
     for field in fields:
-        if field.required and field.name not in value:
+        if field.required and field.encode_name not in value:
             values = _choices_of(field.type)
-            wanted = f"one of {', '.join(values)}" if 0 < len(values) <= _FEW else field.name
+            wanted = f"one of {', '.join(values)}" if 0 < len(values) <= _FEW else field.encode_name
             raise ParameterError(f"{command.id} needs {wanted}.", hint=_usage(command))
     try:
         return convert(dict(value), command.arguments, strict=strict)
@@ -160,12 +160,12 @@ def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]
     name, equals, prefix = last.partition("=")
     fields = command.fields()
     if equals:
-        field = next((field for field in fields if field.name == name), None)
+        field = next((field for field in fields if field.encode_name == name), None)
         known = _known_values(words, field, choices) if field is not None else ()
         return tuple(f"{head} {name}={value}" for value in known if value.startswith(prefix))
     place = sum("=" not in word for word in words[1:])
     candidates = [*_known_values(words, fields[place], choices)] if place < len(fields) else []
-    candidates += [f"{field.name}=" for field in fields[1:] if field.name != "set"]
+    candidates += [f"{field.encode_name}=" for field in fields[1:] if field.encode_name != "set"]
     candidates += [f"{name}=" for name in choices.get(" ".join([*words[:2], "set"]), ())]
     return tuple(f"{head} {candidate}" for candidate in candidates if candidate.startswith(last))
 
@@ -174,7 +174,7 @@ def _known_values(
     words: Sequence[str], field: msgspec.structs.FieldInfo, choices: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
     """Return what an argument may be behind the words of a line: what is known most closely, else by its type."""
-    names = (" ".join([*words[:2], field.name]), f"{words[0]} {field.name}", _what_is_named(field.type))
+    names = (" ".join([*words[:2], field.encode_name]), f"{words[0]} {field.encode_name}", _what_is_named(field.type))
     known = next((values for name in names if (values := choices.get(name))), None)
     return known or (("true",) if _is_switch(field.type) else _choices_of(field.type))
 
@@ -202,7 +202,7 @@ def _as_one_word(text: str) -> str:
 
 
 def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
-    fields = [field.name for field in command.fields()]
+    fields = [field.encode_name for field in command.fields()]
     given: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     positional = iter(name for name in fields if name != "set")
@@ -229,7 +229,7 @@ def _without_flags(command: Command, words: Sequence[str]) -> list[str]:
     """
     if command.id in _OF_TEXT:
         return list(words)
-    types = {field.name: field.type for field in command.fields()}
+    types = {field.encode_name: field.type for field in command.fields()}
     found, rest = list[str](), deque(words)
     while rest:
         word = rest.popleft()
@@ -280,7 +280,7 @@ def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
     text, _, path = str(error).partition(" - at `$")
     name = path.strip("`").lstrip(".")
     text = next((word for prefix, word in _WANTED.items() if text.startswith(prefix)), f"{text[:1].lower()}{text[1:]}")
-    field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
+    field = next((f for f in msgspec.structs.fields(struct) if f.encode_name == name), None)
     choices = _choices_of(field.type) if field is not None else ()
     if choices:
         named = [choice for choice in choices if choice]

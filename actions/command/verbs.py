@@ -27,7 +27,6 @@ from actions.command.arguments import (
     FocusArguments,
     ForwardArguments,
     GotoArguments,
-    ImportArguments,
     KindArguments,
     LaunchArguments,
     LayoutArguments,
@@ -101,12 +100,12 @@ class Command(msgspec.Struct, frozen=True):
         """Return its usage on the `:` line, such as `launch BLUEPRINT [preset=…] [name=value …]`."""
         words = [self.id]
         for position, item in enumerate(self.fields()):
-            if item.name == "set":
+            if item.encode_name == "set":
                 words.append("[name=value …]")
             elif position == 0:
-                words.append(item.name.upper() if item.required else f"[{item.name.upper()}]")
+                words.append(item.encode_name.upper() if item.required else f"[{item.encode_name.upper()}]")
             else:
-                words.append(f"{item.name}=…" if item.required else f"[{item.name}=…]")
+                words.append(f"{item.encode_name}=…" if item.required else f"[{item.encode_name}=…]")
         return " ".join(words)
 
 
@@ -125,7 +124,7 @@ class Call(msgspec.Struct, frozen=True):
             if item.default_factory is not msgspec.NODEFAULT:
                 default = item.default_factory()
             if value != default:
-                given[item.name] = value
+                given[item.encode_name] = value
         return given
 
 
@@ -158,7 +157,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "takeover",
         "Take a run over",
-        "Carry out a run of another machine on this one, from its home.",
+        "Carry out a run of another machine on this one, from its store.",
         TakeoverArguments,
         Danger.TYPE_NAME,
         True,
@@ -168,14 +167,6 @@ COMMANDS: tuple[Command, ...] = (
         "Show Terraform",
         "States, running processes, resources that may exist outside of a state.",
         RunArguments,
-    ),
-    Command(
-        "import",
-        "Import a resource",
-        "It exists: Terraform takes it into its state.",
-        ImportArguments,
-        Danger.CONFIRM,
-        True,
     ),
     Command(
         "waive",

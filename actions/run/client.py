@@ -27,7 +27,6 @@ from actions.run.journal.folder import (
     has_room,
     journal_path,
     load_environment,
-    restored_path,
     runner_log_path,
     runs_folder,
 )
@@ -48,7 +47,6 @@ __all__ = [
     "find_run",
     "list_runs",
     "load_run",
-    "refuse_restored",
     "replace_runner",
     "resume_interrupted",
     "resume_run",
@@ -126,7 +124,6 @@ def start_runner(
         JournalUnwritableError: The disk is full, or the journal is locked.
     """
     refuse_if_readonly(f"the start of a runner for {folder.name}")
-    refuse_restored(folder)
     refuse_mirrored(folder, "The start of a runner")
     view = load_run(folder)
     refuse_copy(view)
@@ -186,19 +183,6 @@ def replace_runner(folder: Path, pid: int, *, environment: Mapping[str, str] | N
             hint="Check the disk that it waits for, then resume the run.",
         )
     return start_runner(folder, environment=environment)
-
-
-def refuse_restored(folder: Path) -> None:
-    """Refuse to act on a run that was restored from an archive: another machine may carry it out.
-
-    Raises:
-        RefusedError: With the way out.
-    """
-    if restored_path(folder).exists():
-        raise RefusedError(
-            f"Run {folder.name} was restored from an archive, to look at only: another machine may carry it out.",
-            hint=f"If none does: eksml-tui runs resume {folder.name} --restored",
-        )
 
 
 def stalled_runner(folder: Path) -> ProcessIdentity | None:
@@ -319,11 +303,10 @@ def _own_run(folder: Path, deed: str) -> RunView:
     """Return a run that this process may act on.
 
     Raises:
-        RefusedError: This process is read-only, the run was restored from an archive, or another machine has it.
+        RefusedError: This process is read-only, or another machine has it.
         JournalError: The journal cannot be read.
     """
     refuse_if_readonly(deed)
-    refuse_restored(folder)
     view = load_run(folder)
     refuse_copy(view)
     refuse_elsewhere(folder, view)
@@ -359,8 +342,8 @@ def send_request(
         A sentence on why the request has to wait, or on a limit that undoes it; empty without either.
 
     Raises:
-        RefusedError: The state of the run, another run that uses it, or an archive that it was restored from does not
-            allow it, or another machine carries it out; nothing was written.
+        RefusedError: The state of the run, or another run that uses it, does not allow it; or another machine carries
+            it out. Nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
@@ -429,8 +412,7 @@ def set_limits(
         A sentence if one of the limits is reached already; empty otherwise.
 
     Raises:
-        RefusedError: The run is torn down, or being torn down; or it was restored from an archive, or another machine
-            carries it out. Nothing was written.
+        RefusedError: The run is torn down, or being torn down; or another machine carries it out. Nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """

@@ -12,7 +12,7 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
-from actions.run.journal.folder import journal_path, restored_path
+from actions.run.journal.folder import journal_path
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
 from actions.run.storage.spare_copies import allocated_bytes, copies_of, remove_folder
@@ -33,10 +33,9 @@ class Forgettable(msgspec.Struct, frozen=True):
         obstacles: The reasons why it may not be forgotten, without a full stop.
         output_bytes: Of its output alone: logs, curves, accelerators.
         records: The number of records in its journal.
-        is_restored: It was restored from an archive.
         store: Where a copy of it stays; empty for nowhere.
         remedy: What to do about the obstacles.
-        is_anothers: Another machine has it, or may have it if it was restored: what is in its store is not this one's.
+        is_anothers: Another machine has it: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
     """
@@ -49,7 +48,6 @@ class Forgettable(msgspec.Struct, frozen=True):
     obstacles: tuple[str, ...]
     output_bytes: int = 0
     records: int = 0
-    is_restored: bool = False
     store: str = ""
     remedy: str = ""
     is_anothers: bool = False
@@ -65,7 +63,6 @@ def survey_run(folder: Path) -> Forgettable:
     """
     view = load_run(folder)
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
-    is_restored = restored_path(folder).exists()
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     is_spare = _is_spare(folder, view)
     sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
@@ -75,17 +72,16 @@ def survey_run(folder: Path) -> Forgettable:
         state=view.state.value,
         files=len(sizes),
         size_bytes=sum(sizes.values()),
-        obstacles=() if is_restored or is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
+        obstacles=() if is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
         output_bytes=_sum_below(sizes, folder / "output"),
         records=view.last_seq,
-        is_restored=is_restored,
         store=view.store,
         remedy=(
             f"Bring it there first: eksml-tui runs resume {view.id}"
             if _is_store_behind(view)
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
-        is_anothers=is_restored or is_taken or is_spare,
+        is_anothers=is_taken or is_spare,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
     )

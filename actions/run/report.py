@@ -193,7 +193,6 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         parts.append(_stages("TEARDOWN", view.teardown, now))
     if view.state in (RunState.UNKNOWN, RunState.WAITING) and not is_watched_only(view.notices) and not view.is_paused:
         parts.append(_unattended(view))
-    parts += [_rebuilt(view)] if view.is_rebuilt else []
     parts += [_asked(view)] if any(request.by for request in view.requests) else []
     plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
     parts += [_plan(stage) for stage in plans]
@@ -227,7 +226,6 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "owner": _operator(view.owner),
             "store": view.store,
             "epoch": view.epoch,
-            "rebuilt": {"missing": list(view.not_rebuilt)} if view.is_rebuilt else None,
             "requests": [
                 {"at": _moment(request.at), "kind": request.kind.value, "by": _operator(request.by)}
                 for request in view.requests
@@ -278,12 +276,6 @@ def _asked(view: RunView) -> str:
     ]
     approved = "".join(f"{stage.id}: approved by {stage.approved_by}\n" for stage in view.stages if stage.approved_by)
     return f"Asked:\n{aligned_text([(f'  {at}', kind, who) for at, kind, who in rows])}{approved}"
-
-
-def _rebuilt(view: RunView) -> str:
-    missing = "".join(f"  {line}\n" for line in view.not_rebuilt)
-    known = f"What could not be found out:\n{missing}" if missing else ""
-    return f"Its journal was lost, and rebuilt from what the run had left.\n{known}"
 
 
 def _limited(view: RunView, now: float) -> list[str]:

@@ -101,8 +101,8 @@ class Spending(msgspec.Struct, frozen=True):
 def spending_of(view: RunView, now: float) -> Spending | None:
     """Return the cost of a run up to `now`, in seconds since the epoch; `None` if it has no prices.
 
-    Traffic and everything else that is paid by use is in no sum, but named. Of a run that was taken over, or restored
-    from an archive, it is the cost up to then, without a present rate.
+    Traffic and everything else that is paid by use is in no sum, but named. Of a run that was taken over, it is
+    the cost up to then, without a present rate.
     """
     if not view.prices:
         return None
@@ -139,7 +139,7 @@ def known_until(view: RunView) -> float | None:
     for notice in view.notices:
         if notice.kind is NoticeKind.ELSEWHERE and notice.since is not None:
             return notice.since
-        if notice.kind in (NoticeKind.RESTORED, NoticeKind.COPY):
+        if notice.kind is NoticeKind.COPY:
             return last_moment(view)
     return None
 

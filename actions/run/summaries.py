@@ -33,7 +33,7 @@ from actions.base.files import read_file, write_private
 from actions.base.readonly import is_readonly
 from actions.run import paid, spending
 from actions.run.journal import reader
-from actions.run.journal.folder import fence_path, restored_path, runs_folder
+from actions.run.journal.folder import fence_path, runs_folder
 from actions.run.journal.mirrored import mark_path
 from actions.run.journal.reader import RunMonitor, RunReader, RunSummary, run_summary, unreadable
 from actions.run.journal.run_ids import known_numbers
@@ -60,12 +60,11 @@ class _Files(msgspec.Struct, frozen=True):
     log: _FileState | None
     """SQLite's: there while the journal is open for writing, or after a process that died with it."""
     fence: _FileState | None
-    restored: _FileState | None
     mark: _FileState | None
 
     def is_settled(self, now_ns: int) -> bool:
         """Return whether a later write would show in the times."""
-        states = (self.journal, self.log, self.fence, self.restored, self.mark)
+        states = (self.journal, self.log, self.fence, self.mark)
         return all(abs(now_ns - moment) > _SETTLED_NS for state in states if state is not None for moment in state[2:])
 
 
@@ -209,7 +208,7 @@ def _grows(run: RunSummary) -> bool:
     return spending is not None and bool(spending.usd_per_hour or spending.may_usd_per_hour)
 
 
-_BESIDE = ("journal.db-wal", fence_path(Path()).name, restored_path(Path()).name, mark_path(Path()).name)
+_BESIDE = ("journal.db-wal", fence_path(Path()).name, mark_path(Path()).name)
 
 
 def _files_of(folder: str) -> tuple[_Files | None, int]:

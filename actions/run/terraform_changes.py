@@ -1,10 +1,11 @@
-"""Resources that Terraform holds or may have made outside of its state: reported, imported or waived.
+"""Resources that Terraform holds or may have made outside of its state: reported or waived.
 
-A request to import or waive is written into the journal; the run's next step acts on it.
+What is waived is written into the journal; the run's next step acts on it. What exists is imported by hand.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from actions.terraform.working_directory import (
     STATE_FILE,
     UNSAVED_STATE,
     VANISHED_STATE,
+    VARIABLES_FILE,
     WAIVED_STATE,
     WorkingDirectory,
     has_history,
@@ -47,12 +49,6 @@ from actions.terraform.working_directory import (
 
 _OPERATIONS = ("plan", "apply", "destroy")
 _UNKNOWN = "unknown"
-_NOT_IMPORTED = {
-    UNSAVED_STATE: "pushed",
-    VANISHED_STATE: "copied back",
-    STATE_FILE: "brought back",
-    UNOBSERVED: "imported one by one",
-}
 
 
 class TerraformStageReport(msgspec.Struct, frozen=True):
@@ -89,7 +85,7 @@ class TerraformStageReport(msgspec.Struct, frozen=True):
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """Addresses that have to be imported or waived before the stage continues."""
+        """Addresses that have to be in the state or waived before the stage continues."""
         unsaved = () if self.unsaved is None else (UNSAVED_STATE,)
         vanished = (VANISHED_STATE,) if self.vanished else ()
         unobserved = (UNOBSERVED,) if self.unobserved else ()
@@ -261,42 +257,20 @@ def _open_lines(stage: TerraformStageReport, run_id: str) -> list[str]:
             continue
         lines.append(f"  {item.address}: {item.how.value if item.how else _fate(item)}")
         if item.is_open:
-            lines.append(f"    eksml-tui runs import {run_id} '{item.address}' {item.resource_id or 'ID'}")
+            lines.append(f"    {_import_command(stage.folder, item)}")
             lines.append(f"    eksml-tui runs waive {run_id} '{item.address}' --confirm '{item.address}'")
     return lines
 
 
+def _import_command(folder: str, item: PendingChange) -> str:
+    """Return the command that takes a resource into the state of the root in a folder."""
+    place = shlex.quote(folder)
+    options = f"-var-file={VARIABLES_FILE}"
+    return f"terraform -chdir={place} import {options} '{item.address}' {item.resource_id or 'ID'}"
+
+
 def _fate(item: PendingChange) -> str:
     return "was gone when it was to be destroyed" if item.has_vanished else "may exist outside the state"
-
-
-def request_import(
-    folder: Path, address: str, resource_id: str, *, stage: str = "", clock: Clock | None = None
-) -> TerraformStageReport:
-    """Record the id by which a pending resource is to be imported; the next step of its stage imports it.
-
-    Args:
-        folder: The run's folder.
-        address: The resource, as Terraform writes it.
-        resource_id: As the provider's `terraform import` takes it.
-        stage: Its stage; needed only if that address is pending in several.
-        clock: Stamps the record.
-
-    Returns:
-        The stage.
-
-    Raises:
-        MissingError: No such resource is pending.
-        RefusedError: The id is not valid.
-        JournalError: The journal cannot be written.
-    """
-    if not resource_id or resource_id.startswith("-") or one_line(resource_id) != resource_id:
-        raise RefusedError(f"{one_line(resource_id)!r} is not a resource id.")
-    found = _blocked(folder, address, stage)
-    if address in _NOT_IMPORTED:
-        raise RefusedError(f"{address} is {_NOT_IMPORTED[address]} or waived, not imported.")
-    _append(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
-    return found
 
 
 def waive(

@@ -89,11 +89,6 @@ def state_push_arguments(program: Path, file: str) -> list[str]:
     return [*_bare(program, "state push"), "-no-color", f"-lock-timeout={LOCK_PATIENCE}", file]
 
 
-def import_arguments(program: Path, address: str, resource_id: str) -> list[str]:
-    """`terraform import` of one existing object."""
-    return _built(program, "import", address, resource_id, lock_timeout=LOCK_PATIENCE, var_file=VARIABLES_FILE)
-
-
 def unlock_arguments(program: Path, lock_id: str) -> list[str]:
     """`terraform force-unlock`."""
     return [*_bare(program, "force-unlock"), "-force", lock_id]

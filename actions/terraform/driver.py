@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 from collections import deque
@@ -74,7 +73,6 @@ _REMEMBERED_EVENTS = 200
 _SHOWN_CHANGES = 3
 _CHANGING = ("destroy", "apply")
 _OPERATIONS = ("plan", *_CHANGING)
-_RESOURCE_ID = re.compile(r"[^\s\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,2047}")
 
 
 class TerraformDriver:
@@ -118,8 +116,11 @@ class TerraformDriver:
         self._operations = {name: DetachedOperation(work, name, clock=clock) for name in _OPERATIONS}
         self._interrupted: ProcessIdentity | None = None
 
-    async def init(self) -> str:
+    async def init(self, variables: Variables | None = None) -> str:
         """Copy the root into the work folder and install its providers. Leaves a running operation alone.
+
+        Args:
+            variables: The root's, written there for commands by hand; `None` if a plan follows, which writes them.
 
         Returns:
             A sentence on the recorded providers, if the root pins none: later inits of this folder install no others.
@@ -145,8 +146,10 @@ class TerraformDriver:
         is_configured = store is not None and self._directory.is_configured
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
         folder = self._directory.folder
-        async with installing(folder, self._environment, self._clock, mirror=self._providers) as variables:
-            await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=variables)
+        async with installing(folder, self._environment, self._clock, mirror=self._providers) as cached:
+            await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=cached)
+        if variables is not None:
+            self._directory.write_variables(variables)
         recorded = {} if is_locked else locked_providers(self._directory.folder / LOCK_FILE)
         named = ", ".join(f"{name} {version}" for name, version in recorded.items())
         return f"The root pins no providers. Recorded for this run: {named}." if named else ""
@@ -334,26 +337,6 @@ class TerraformDriver:
         self._directory.put_unsaved_state_aside(PUSHED_STATE)
         count = len(unsaved.addresses)
         return f"Pushed {UNSAVED_STATE}, which an earlier operation could not save: {count} resources."
-
-    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Import an existing object into the state, unless the address is in it already.
-
-        Raises:
-            RefusedError: The id is not valid, or an operation is running.
-            StateLockedError: Another process has locked the state.
-            ToolError: There is no such object, or the root does not define it.
-        """
-        refuse_if_readonly("terraform import")
-        if not _RESOURCE_ID.fullmatch(resource_id):
-            raise RefusedError(
-                f"{resource_id!r} is not a resource id.", hint="Give it in the form of the provider's documentation."
-            )
-        self._require_idle()
-        if address in (await self.state()).addresses:
-            return
-        self._directory.write_variables(variables)
-        argv = arguments.import_arguments(self._program, address, resource_id)
-        await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
 
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
         """Update some resources of the state with other variables; make, replace and destroy none.

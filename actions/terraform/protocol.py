@@ -71,8 +71,11 @@ class Terraform(Protocol):
 
     is_simulated: bool
 
-    async def init(self) -> str:
+    async def init(self, variables: Variables | None = None) -> str:
         """Copy the root into the work folder and install its providers. Safe to repeat.
+
+        Args:
+            variables: The root's, written there for commands by hand; `None` if a plan follows, which writes them.
 
         Returns:
             A sentence on newly recorded providers; usually empty.
@@ -161,10 +164,6 @@ class Terraform(Protocol):
         Raises:
             UnsavedStateError: An operator has to decide.
         """
-        ...
-
-    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Import an existing object into the state. Safe to repeat."""
         ...
 
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:

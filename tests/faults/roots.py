@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,9 +25,10 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import launch
 from actions.run.client import load_run, start_runner
-from actions.run.journal.folder import terraform_path
+from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.launch import create_run
 from actions.run.state.records import Created
+from actions.run.terraform_changes import terraform_report, terraform_table
 from actions.terraform.detached import DetachedOperation
 from tests.support import standin_terraform
 from tests.support.leftover import send
@@ -139,6 +142,18 @@ def elsewhere(folder: Path, runs: Path) -> Path:
 def work_folder(folder: Path) -> Path:
     """Return the folder in which the root's program works."""
     return terraform_path(folder, "net")
+
+
+def import_by_hand(folder: Path, address: str, resource_id: str, *, past_lock: bool = False) -> None:
+    """Carry out the command that the report on an open resource has."""
+    text = terraform_table(terraform_report(folder, load_run(folder)), folder.name)
+    command = next(line.strip() for line in text.splitlines() if " import " in line and f"'{address}'" in line)
+    argv = [resource_id if word == "ID" else word for word in shlex.split(command)]
+    if past_lock:
+        argv.insert(argv.index("import") + 1, "-lock=false")
+    environment = {**os.environ, **load_environment(folder)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stdout + done.stderr
 
 
 def begin(folder: Path) -> ProcessIdentity:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.errors import ConfigError
 from actions.run.client import load_run, send_request
 from actions.run.output.reader import OutputReader
 from actions.run.report import run_table
 from actions.run.state.records import CheckResult, RequestKind, Resolution
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
+from actions.run.terraform_changes import terraform_report, terraform_table, waive
 from tests.faults import roots
 from tests.faults.roots import Root
 from tests.support.account import an_account
@@ -105,19 +105,16 @@ async def test_a_killed_terraform_is_named_with_what_it_may_have_made_and_is_not
     assert "May exist outside of Terraform's state:\n  net: terraform_data.b" in run_table(load_run(folder))
 
 
-async def test_an_imported_resource_is_destroyed_with_the_others(make: Callable[..., Path], root: Root) -> None:
+async def test_a_resource_that_was_imported_by_hand_is_destroyed_with_the_others(
+    make: Callable[..., Path], root: Root
+) -> None:
     folder = make()
     await killed_at_work(folder, root)
-    with pytest.raises(MissingError, match=r"terraform_data\.a is not open in this run"):
-        request_import(folder, A, "an-id")
-    with pytest.raises(RefusedError, match="is not a resource id"):
-        request_import(folder, B, "-lock=false")
-    assert request_import(folder, B, "an-id").stage == "net"
+    roots.import_by_hand(folder, B, "an-id")
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert root.told() == ["a", "b", "gone b", "gone a"]
     view = load_run(folder)
-    assert [(item.address, item.how) for item in view.stage("net").terraform.pending] == [(B, Resolution.IMPORTED)]
-    assert "Imported terraform_data.b (an-id)." in logged(folder)
+    assert [(item.address, item.how) for item in view.stage("net").terraform.pending] == [(B, Resolution.TRACKED)]
     assert view.audit is not None
     assert view.audit.leftovers == ()
 
@@ -125,7 +122,7 @@ async def test_an_imported_resource_is_destroyed_with_the_others(make: Callable[
 async def test_a_retry_after_an_import_does_not_make_it_a_second_time(make: Callable[..., Path], root: Root) -> None:
     folder = make()
     await killed_at_work(folder, root)
-    request_import(folder, B, "an-id")
+    roots.import_by_hand(folder, B, "an-id")
     root.go_on.touch()
     assert (await again(folder)).state is RunState.SUCCEEDED
     assert root.told() == ["a", "b"]
@@ -300,7 +297,7 @@ async def test_what_a_backend_holds_from_before_a_run_is_named(
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
 
 
-async def test_what_was_made_and_not_yet_written_to_the_backend_is_imported_by_the_id_that_was_told(
+async def test_what_was_made_and_not_yet_written_to_the_backend_is_imported_by_hand(
     make: Callable[..., Path], root: Root, backend: StateBackend
 ) -> None:
     folder = make(backend.block())
@@ -311,9 +308,10 @@ async def test_what_was_made_and_not_yet_written_to_the_backend_is_imported_by_t
 
     backend.lock = b""  # by hand: this backend does not tell whose it is
     assert (await again(folder)).state is RunState.FAILED
+    assert "terraform_data.a, terraform_data.b: they may exist" in load_run(folder).stage("net").message
+    roots.import_by_hand(folder, A, "an-id")
     assert backend.addresses() == [A]
-    assert "terraform_data.b: it may exist outside the state." in load_run(folder).stage("net").message
-    request_import(folder, B, "an-id")
+    roots.import_by_hand(folder, B, "an-id")
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert root.told() == ["a", "b", "gone b", "gone a"]
 

@@ -22,7 +22,7 @@ from actions.run.output.reader import OutputReader
 from actions.run.stages import terraform as stage_module
 from actions.run.state.records import Operator, RequestKind, TakenOver
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
+from actions.run.terraform_changes import terraform_report, terraform_table, waive
 from actions.terraform import arguments
 from actions.terraform.backend import StateBackend
 from actions.terraform.driver import TerraformDriver, find_terraform
@@ -197,8 +197,8 @@ async def test_a_lock_of_a_machine_that_is_gone_is_removed_on_record_and_what_it
     table = terraform_table([report], copy.name)
     assert f"eksml-tui runs waive {copy.name} unobserved --confirm unobserved" in table
 
-    request_import(copy, A, "an-id")
-    request_import(copy, B, "an-id")
+    roots.import_by_hand(copy, A, "an-id", past_lock=True)
+    roots.import_by_hand(copy, B, "an-id", past_lock=True)
     assert has_empty_audit(await torn_down(copy))
     assert root.told() == ["a", "b", "gone b", "gone a"]
     (lock,) = load_run(copy).stage("net").terraform.unlocked

@@ -18,6 +18,7 @@ from actions.run.output.streams import LINES, stream_path
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import OPERATOR, JournalRecord, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunState, RunView, StageState
+from actions.terraform.working_directory import VARIABLES_FILE
 from tests.schedules.audited import length_of_log
 from tests.schedules.inject import Elsewhere, Foreign, Injector
 from tests.schedules.machine import Machine
@@ -327,9 +328,15 @@ class Life:
         for stage in view.stages:
             for item in (item for item in stage.terraform.pending if item.how is None):
                 if there[item.address.rpartition(".")[2]]:
-                    self._command("import", item.address, f"found-{item.address}")
+                    self._import(stage.id, item.address)
                 else:
                     self._command("waive", item.address, "--confirm", item.address)
+
+    def _import(self, stage: str, address: str) -> None:
+        """Take a resource into the state, as its hint tells people to."""
+        work, options = terraform_path(self._folder, stage), f"-var-file={VARIABLES_FILE}"
+        done = self._injector.host.terraform(work, "import", options, address, f"found-{address}")
+        self._tell(f"operator: import: {done.returncode} {' '.join((done.stdout + done.stderr).split())}")
 
     def _unpause(self) -> None:
         self._tell("operator unpauses")

@@ -91,7 +91,7 @@ class Move:
                 self._tries += 1
                 if not self.began_at:
                     self.began_at, self.began_line = time.time(), length_of_log(self._machine)
-                words = ("runs", "takeover", self._run, "--store", URL, "--confirm", self._run, *self._options)
+                words = ("runs", "takeover", self._run, "--from", URL, "--confirm", self._run, *self._options)
                 self._command = self._machine.begin(self.target, *words, *self._ways)
             return ""
         code = self._command.code()

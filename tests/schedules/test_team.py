@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.run.takeover.take_over import _known_lease
+from actions.run.takeover.takeover import _known_lease
 from tests.schedules.audited import changes_of
 from tests.schedules.inject import Elsewhere
 from tests.schedules.invariants import Broken, violations_of
@@ -164,7 +164,7 @@ def test_a_run_that_its_lost_machine_never_told_the_home_of_is_not_waited_for(*,
     """The refusal is the program's own sentence."""
     nothing: Any = None
     with pytest.raises(MissingError) as refusal:
-        asyncio.run(_known_lease(cast(Any, SimpleNamespace(read=nobody)), "run-1"))
+        asyncio.run(_known_lease(cast(Any, SimpleNamespace(lease=nobody, address="s3://team")), "run-1"))
     move = Move(nothing, cast(Any, SimpleNamespace(user="ben")), "run-1", is_gone=is_gone)
     move._command = cast(Any, Answered(refusal.value.message))
     move.go_on()

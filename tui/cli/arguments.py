@@ -209,6 +209,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _nodes(commands, cluster)
     _tables(commands, cluster)
     _why(commands, cluster)
+    _audit(commands, cluster)
     _watch(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
@@ -333,6 +334,15 @@ def _why(commands: Commands, cluster: Options) -> None:
     )
     add_options(why, cluster, suppress=True)
     output_option(why)
+
+
+def _audit(commands: Commands, cluster: Options) -> None:
+    audit = commands.add_parser("audit", help="name what lost runs have left in a cluster and its account")
+    audit.add_argument(
+        "name", nargs="?", default="", metavar="CLUSTER", help="its name in EKS (default: the cluster of the context)"
+    )
+    add_options(audit, cluster, suppress=True)
+    output_option(audit)
 
 
 def _watch(commands: Commands, cluster: Options) -> None:

@@ -22,6 +22,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui cost                           $/h by instance type, and what is idle",
         "eksml-tui cost -o json                   the same for programs",
     ),
+    "audit": (
+        "eksml-tui audit bionemo-on-eks           left by runs without a journal or a store, with the commands for it",
+    ),
     "why": (
         "eksml-tui why                            whatever is stuck in the cluster",
         "eksml-tui why pytorchjob/esm1nv          one job",
@@ -60,11 +63,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui launch bionemo-esm1nv --until 22:30 --budget 500 --at-limit park",
     ),
     "runs takeover": (
-        "eksml-tui runs takeover RUN --store s3://runs/team           the machine that had it is gone or stuck",
-    ),
-    "runs adopt": (
-        "eksml-tui runs adopt bionemo-on-eks                         the only run of a cluster in EKS",
-        "eksml-tui runs adopt bionemo-on-eks bionemo-esm1nv-1123     one of several in it",
+        "eksml-tui runs takeover RUN --from cluster                   the machine that had it is gone or stuck",
+        "eksml-tui runs takeover RUN --from s3://runs/team            from a bucket; of an archive: --from FILE",
     ),
     "serve": (
         "eksml-tui serve                          read-only; it prints the address with its token",
@@ -117,11 +117,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs limit latest --until +8h --budget 500",
         "eksml-tui runs limit latest --none       remove all of them",
     ),
-    "runs archive": ("eksml-tui runs archive latest esm1nv.zip  everything except secrets",),
-    "runs restore": ("eksml-tui runs restore esm1nv.zip         to look at it here",),
+    "runs archive": ("eksml-tui runs archive latest esm1nv.tar  everything except credentials",),
     "runs rm": (
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
-        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.zip",
+        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.tar",
     ),
     "runs clean": ("eksml-tui runs clean --dry-run            copies of runs, providers, and what needs them",),
     "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
@@ -129,7 +128,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs results": ("eksml-tui runs results latest             files that it has written",),
     "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
     "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),
-    "runs import": ("eksml-tui runs import latest aws_eks_cluster.this my-cluster",),
     "runs waive": ("eksml-tui runs waive latest aws_vpc.this --confirm aws_vpc.this",),
     "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),
     "sandbox": (

@@ -36,7 +36,7 @@ def run(options: Namespace) -> int:
     Raises:
         ConsoleError: It cannot be launched, or was not confirmed; nothing was made.
     """
-    from actions.blueprint.launch_plan import plan_of, plan_table
+    from actions.blueprint.launch_plan import loss_without_store, plan_of, plan_table
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
@@ -49,6 +49,8 @@ def run(options: Namespace) -> int:
     _say(plan_table(plan).rstrip("\n"))
     for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
         _say(note)
+    if not (options.store or options.demo or plan.is_cost_simulated):
+        _say(loss_without_store(existing_cluster=binding.existing_cluster))
     if not (options.yes or sys.stdin.isatty()):
         raise UsageError("A launch costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
     chosen = chosen_target(options)

@@ -30,6 +30,7 @@ _COMMANDS = {
     "completion": "tui.cli.manual.completion:run",
     "man": "tui.cli.manual.page:run",
     "why": "tui.cli.inspect.cluster:print_findings",
+    "audit": "tui.cli.inspect.audit:print_audit",
     "mirror": "tui.cli.mirror:run",
     "read": "tui.cli.inspect.read:run",
     "watch": "tui.cli.inspect.watch:run",

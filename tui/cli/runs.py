@@ -22,11 +22,9 @@ from actions.run.client import (
     find_run,
     list_runs,
     load_run,
-    refuse_restored,
     resume_interrupted,
     resume_run,
     send_request,
-    start_runner,
 )
 from actions.run.journal.folder import load_environment
 from actions.run.journal.reader import RunReader
@@ -85,18 +83,15 @@ def run(options: Namespace) -> int:
         "approve": _approve,
         "teardown": _teardown,
         "terraform": _terraform,
-        "import": _import,
         "waive": _waive,
         "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
         "park": lambda chosen: _wish(chosen, RequestKind.PARK),
         "pause": lambda chosen: _wish(chosen, RequestKind.PAUSE),
         "clean": _stored,
         "takeover": _take_over,
-        "adopt": _adopt,
         "limit": _limit,
         "rm": _stored,
         "archive": _stored,
-        "restore": _stored,
     }
     if not options.readonly and options.verb in _RESUMING:
         _resume_interrupted(options)
@@ -323,14 +318,6 @@ def _entered(options: Namespace) -> Path:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    if options.restored:
-        from tui.cli.run_verbs.takeover import take_up
-
-        take_up(options, folder)
-        start_runner(folder, environment=_environment(options))
-        _say(f"This machine carries out {folder.name}, which is {load_run(folder).state.value}.")
-        return 0
-    refuse_restored(folder)
     _to_change(options)
     _require_yes(options, load_run(folder))
     said = resume_run(
@@ -369,12 +356,6 @@ def _take_over(options: Namespace) -> int:
     from tui.cli.run_verbs.takeover import take_over as take_over_run
 
     return take_over_run(options)
-
-
-def _adopt(options: Namespace) -> int:
-    from tui.cli.run_verbs.takeover import adopt
-
-    return adopt(options)
 
 
 def _to_change(options: Namespace) -> Path:
@@ -443,18 +424,6 @@ def _terraform(options: Namespace) -> int:
     report = terraform_report(folder, load_run(folder))
     print_table(
         options.output, table=lambda: terraform_table(report, folder.name), document=lambda: terraform_json(report)
-    )
-    return 0
-
-
-def _import(options: Namespace) -> int:
-    from actions.run.terraform_changes import request_import
-
-    folder = find_run(options.run)
-    stage = request_import(folder, options.address, options.id, stage=options.stage).stage
-    _say(
-        f"{options.address} of {stage} will be imported by the next step; "
-        f"continue with: eksml-tui runs resume {folder.name}"
     )
     return 0
 

@@ -132,7 +132,7 @@ def _read_runs(runs: Sequence[RunSummary | RemoteRun], store: str) -> list[RunCu
         ConsoleError: The store does not answer.
     """
     from actions.run.journal.reader import RunSummary
-    from actions.run.store.mirror import refreshed_copy
+    from actions.run.store.copy import refreshed_copy
 
     folders: list[Path] = []
     for run in runs:

@@ -98,7 +98,7 @@ class RunCommands:
     async def _take_over(self, arguments: args.TakeoverArguments) -> None:
         sentence = await self._run_actions.take_over(
             arguments.run,
-            store=arguments.store,
+            source=arguments.source,
             confirm=arguments.confirm,
             is_machine_gone=arguments.machine_is_gone,
             say=self._app.notify_plainly,
@@ -172,7 +172,7 @@ def _ignore_line(_line: str) -> None:
 
 
 class TerraformCommands:
-    """The handlers of `terraform`, `import` and `waive`.
+    """The handlers of `terraform` and `waive`.
 
     Each ends when the decision is in the run's journal; the next attempt of the stage follows it.
 
@@ -189,17 +189,11 @@ class TerraformCommands:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
-        return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
+        return {"terraform": self._terraform, "waive": self._waive}
 
     async def _terraform(self, arguments: args.RunArguments) -> None:
         run = self._services.runs.find(arguments.run)
         self._app.show(Viewer(f"terraform of {run.id}", await self._run_actions.terraform(arguments.run)))
-
-    async def _import(self, arguments: args.ImportArguments) -> None:
-        stage = await self._run_actions.import_resource(
-            arguments.run, arguments.address, arguments.id, stage=arguments.stage
-        )
-        self._app.notify_plainly(f"{arguments.address} will be imported when you resume {stage}.")
 
     async def _waive(self, arguments: args.WaiveArguments) -> None:
         stage = await self._run_actions.waive(

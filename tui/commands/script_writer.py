@@ -40,7 +40,7 @@ _PATIENCE = 5.0
 _LEAST_SECONDS = 60.0
 _OF_A_RUN = (
     args.RunArguments, args.ResumeArguments, args.ApproveArguments, args.TeardownArguments,
-    args.ImportArguments, args.WaiveArguments, args.ExportArguments,
+    args.WaiveArguments, args.ExportArguments,
 )  # fmt: skip
 _BY_HAND = {
     "edit": "an editor needs a terminal",

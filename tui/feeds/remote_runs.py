@@ -240,7 +240,7 @@ class RemoteRunFeed:
 
 def _look_at(store: str, skipped: Collection[str]) -> StoreLook | None:
     """Return the runs of a store; `None` if it does not answer. Blocking, as it is to import what reads one."""
-    from actions.run.store.mirror import look_at_store
+    from actions.run.store.copy import look_at_store
 
     return look_at_store(store, skipped=skipped, at_most_seconds=_ANSWER_SECONDS)
 
@@ -380,13 +380,13 @@ class RemoteOnScreen:
         from actions.run.store.remote import CLUSTER
 
         if run.store == self._store:
-            from actions.run.store.mirror import refreshed_copy
+            from actions.run.store.copy import refreshed_copy
 
             return await in_thread("store of a run", refreshed_copy, self._store, run.id)
         if run.store != CLUSTER:
             return None
+        from actions.run.store.copy import copied_from
         from actions.run.store.kubernetes import open_cluster_store
-        from actions.run.store.mirror import copied_from
 
         store = await open_cluster_store(self._cluster.session, run.namespace)
         return await copied_from(store, run.id)

@@ -208,13 +208,13 @@ class RunActions:
         return " ".join(part for part in (f"Limits: {limits_text(known)}.", warning or reach_text(known)) if part)
 
     async def take_over(
-        self, run_id: str, *, store: str, confirm: str, is_machine_gone: bool, say: Callable[[str], None]
+        self, run_id: str, *, source: str, confirm: str, is_machine_gone: bool, say: Callable[[str], None]
     ) -> str:
         """Carry out a run of another machine on this one.
 
         Args:
             run_id: Its whole id.
-            store: Its store; empty for that of the settings.
+            source: See `opened_source`; empty for its store as far as it is known here, else the connected cluster.
             confirm: Its id again, as typed.
             is_machine_gone: The other machine no longer exists.
             say: Takes a sentence on each step, at once: one of them waits for a quarter of a minute.
@@ -225,7 +225,8 @@ class RunActions:
         Raises:
             ConsoleError: See `take_over_run`.
         """
-        from actions.run.takeover.take_over import open_takeover_store, store_known_here, take_over_run
+        from actions.run.takeover.origin import opened_source
+        from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
 
         said: list[str] = []
 
@@ -235,16 +236,19 @@ class RunActions:
             else:
                 say(text)
 
-        done = await take_over_run(
-            run_id,
-            open_takeover_store(store or self._settings.store or store_known_here(run_id), self._clock),
-            self._clock,
-            confirm=confirm,
-            is_machine_gone=is_machine_gone,
-            environment=self._settings.run_environment,
-            target=self._settings.target if self._settings.target.context else None,
-            say=tell,
-        )
+        target = self._settings.target
+        place = source or self._settings.store or store_known_here(run_id) or CLUSTER
+        async with opened_source(place, run_id, target, self._clock, confirm=confirm) as store:
+            done = await take_over_run(
+                run_id,
+                store,
+                self._clock,
+                confirm=confirm,
+                is_machine_gone=is_machine_gone,
+                environment=self._settings.run_environment,
+                target=target if target.context or place == CLUSTER else None,
+                say=tell,
+            )
         left_out = [f"Left alone: {line.rstrip('.')}." for line in done.left_out]
         first = f"This machine carries out {done.folder.name} (epoch {done.epoch})."
         return " ".join([first, *said, *done.sentences, *left_out])
@@ -270,23 +274,6 @@ class RunActions:
             return terraform_table(terraform_report(folder, load_run(folder)), folder.name)
 
         return await self._disk.call(read, self._runs.find(run_id).folder)
-
-    async def import_resource(self, run_id: str, address: str, resource_id: str, *, stage: str) -> str:
-        """Set the id under which a resource that Terraform may have made is imported.
-
-        Returns:
-            Its stage.
-
-        Raises:
-            MissingError: The resource is not open.
-        """
-        from actions.run.terraform_changes import request_import
-
-        self._runs.require_here(run_id)
-        folder = self._runs.find(run_id).folder
-        return (
-            await self._disk.call(request_import, folder, address, resource_id, stage=stage, clock=self._clock)
-        ).stage
 
     async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
         """Record that such a resource does not exist.

@@ -93,7 +93,7 @@ def store_field(usual: str) -> Field:
     Args:
         usual: The store of the settings; empty for none.
     """
-    return Field(STORE, "Store", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: this machine alone")
+    return Field(STORE, "Store", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: its cluster, once it is there")
 
 
 def approval_field() -> Field:

@@ -406,7 +406,7 @@ def summary_state_cell(run: RunSummary) -> Span:
     """The run's state, red while its pods are in trouble, of a copy as such, or `unreadable`."""
     if run.error:
         return Span("unreadable", Tone.BAD)
-    if run.is_copy or any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
+    if run.is_copy:
         return Span(f"copy, {run.state.value}", Tone.MUTED)
     if trouble_in(run.notices):
         return Span(f"▲ {run.state.value}", Tone.BAD)

@@ -175,13 +175,13 @@ def _indent(line: str, width: int) -> int:
     return min(len(line) - len(line.lstrip(" ")) + 2, width // 2)
 
 
-_FLAG = r"(?: --(?:even-if-shared|delete-data|restored|yes|help)\b| --[a-z-]+ '?[\w:+]+(?:[-./:]+\w+)*'?)"
+_FLAG = r"(?: --(?:even-if-shared|delete-data|yes|help)\b| --[a-z-]+ '?[\w:+]+(?:[-./:]+\w+)*'?)"
 _SHELL_LINE = re.compile(
     r"`?eksml-tui (?:runs (approve|cancel|export|limit|park|pause|resume|teardown|terraform|waive)|(launch)) "
     rf"([\w-]+)({_FLAG}*)`?"
 )
 _DELETE = re.compile(r"kubectl delete -n ([\w-]+)((?: [\w.-]+/[\w-]+(?:\.[\w-]+)*)+)")
-_OMITTED = ("--confirm", "--help", "--yes", "--restored")
+_OMITTED = ("--confirm", "--help", "--yes")
 """Flags that the console's own questions make needless."""
 
 

@@ -16,7 +16,7 @@ from textual.worker import Worker, WorkerCancelled
 
 from actions.base.errors import ConsoleError
 from actions.base.executors import NamedExecutor
-from actions.blueprint.launch_plan import LaunchPlan, plan_of
+from actions.blueprint.launch_plan import LaunchPlan, loss_without_store, plan_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
@@ -260,7 +260,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             lines = warning_lines(found, BODY_COLUMNS) + lines
             lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
             no_limits = () if self._limits.names_any else ("No limits.",)
-            lines += note_lines((*no_limits, *self._usual_notes), BODY_COLUMNS)
+            loss = () if self._store_url or is_simulated else (loss_without_store(existing_cluster=self._existing),)
+            lines += note_lines((*no_limits, *self._usual_notes, *loss), BODY_COLUMNS)
             lines += chosen_lines(
                 self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
             )

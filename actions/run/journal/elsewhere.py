@@ -135,7 +135,7 @@ def elsewhere_sentence(run_id: str, owner: str) -> str:
 
 def takeover_command(run_id: str, store: str = "") -> str:
     """Return the command that takes a run over; `store` is its store, as far as it is known."""
-    return f"eksml-tui runs takeover {run_id}{f' --store {shlex.quote(store)}' if store else ''}"
+    return f"eksml-tui runs takeover {run_id}{f' --from {shlex.quote(store)}' if store else ''}"
 
 
 def takeover_hint(run_id: str, store: str = "") -> str:

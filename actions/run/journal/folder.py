@@ -84,11 +84,6 @@ def starts_path(folder: Path) -> Path:
     return folder / "starts"
 
 
-def restored_path(folder: Path) -> Path:
-    """Return the note that a run was restored from an archive: no runner is started for it before that is gone."""
-    return folder / "restored.json"
-
-
 def reserve_path(folder: Path) -> Path:
     """Return the file that reserves space for a cancel or a teardown on a full disk."""
     return folder / "reserve"

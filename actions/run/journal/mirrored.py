@@ -48,7 +48,7 @@ class MirrorMark(msgspec.Struct, frozen=True):
     etags: dict[str, str] = {}
     """Of small files and open ends of output, by name."""
     is_arriving: bool = False
-    """It is not a copy: a takeover or adoption by this machine has not come to its end."""
+    """It is not a copy: a takeover by this machine has not come to its end."""
 
     @property
     def is_live(self) -> bool:
@@ -75,8 +75,6 @@ class MirrorMark(msgspec.Struct, frozen=True):
 
     def command(self, run_id: str) -> str:
         """Return the command that makes the run this machine's own."""
-        if self.is_arriving and not self.store:
-            return f"eksml-tui runs adopt CLUSTER {run_id}"
         return takeover_command(run_id, self.store)
 
     def _elsewhere(self, run_id: str, *, is_unattended: bool) -> str:

@@ -18,7 +18,7 @@ from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.elsewhere import read_elsewhere, read_fence
-from actions.run.journal.folder import has_room, journal_path, restored_path
+from actions.run.journal.folder import has_room, journal_path
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
 from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.schema import migrate
@@ -135,7 +135,6 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
 
 
 STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
-RESTORED = "It was restored from an archive, to look at only."
 COPY = "It is a copy of the folder of run {run}, to look at only."
 
 
@@ -245,8 +244,6 @@ class RunReader:
         if original:
             notices = (Notice(NoticeKind.COPY, COPY.replace("{run}", view.id), place=view.id), *notices)
             view = replace(view, id=printable(self.folder.name))
-        elif lease is None and restored_path(self.folder).exists():
-            notices = (Notice(NoticeKind.RESTORED, RESTORED), *notices)
         elif other is not None:
             text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
             notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)

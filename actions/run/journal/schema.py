@@ -58,7 +58,6 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
 _KINDS_SINCE: Mapping[str, int] = {
     "taken_over": 2,
     "context_chosen": 2,
-    "adopted": 2,
     "limits_set": 2,
     "limit_reached": 2,
     "ends_known": 2,

@@ -68,7 +68,7 @@ async def _may_lack_lines(context: StageContext) -> bool:
     stage, view = context.stage, context.view
     if stage.state is not StageState.SUCCEEDED:
         return stage.state in _HALF_DONE and stage.attempt > 0
-    return (view.epoch > 1 or view.is_rebuilt) and await in_thread("output", lacks_output, context.folder, stage.id)
+    return view.epoch > 1 and await in_thread("output", lacks_output, context.folder, stage.id)
 
 
 def lacks_output(folder: Path, stage: str) -> bool:

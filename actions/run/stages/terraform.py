@@ -130,8 +130,6 @@ class TerraformHandler:
         await self._require_account()
         await self._known(terraform)
         state = await self._place.state(terraform)
-        if not state.exists and self._context.view.is_rebuilt:
-            return "Its state was lost with the run's journal: the audit looks for what it has made."
         if not state.everything:
             return "Nothing is in its state."
         await terraform.init()

@@ -6,9 +6,10 @@ They are recorded in the journal, and nothing is planned, applied or destroyed b
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from actions.base.clock import Clock
-from actions.base.errors import RefusedError, ToolError
+from actions.base.errors import ConsoleError, RefusedError
 from actions.base.wording import listed
 from actions.run.context.protocols import StageJournal
 from actions.run.state.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
@@ -104,10 +105,10 @@ class Reconciliation:
             self._say(message)
 
     async def settle(self, variables: Callable[[], Variables]) -> None:
-        """Require that every resource that was ever begun is in the state, imported or waived.
+        """Require that every resource that was ever begun is in the state, or waived.
 
         Args:
-            variables: The root's, for an import.
+            variables: The root's, for an import by hand.
 
         Raises:
             RefusedError: A resource may exist outside of the state, and an operator has to decide.
@@ -118,27 +119,14 @@ class Reconciliation:
         if not waiting:
             return
         tracked = frozenset((await self._terraform.state()).addresses)
-        failures = {}
         for item in waiting:
             if item.address in tracked:
                 await self._journal.remember(Resolved(item.address, Resolution.TRACKED))
-            elif item.resource_id:
-                failures[item.address] = await self._imported(item, variables())
-        still = [item for item in (await self._journal.terraform()).pending if item.is_open]
+        still = [item for item in waiting if item.address not in tracked]
         if still:
-            raise unknown_error(self._run_id, still, next(filter(None, failures.values()), ""))
-
-    async def _imported(self, item: PendingChange, variables: Variables) -> str:
-        """Import a resource by its id; return the failure as a sentence, empty if it was imported."""
-        self._journal.note(f"Importing {item.address}.")
-        try:
-            await self._terraform.init()
-            await self._terraform.import_resource(item.address, item.resource_id, variables)
-        except (ToolError, RefusedError) as error:
-            return f"{item.resource_id} could not be imported: {error.message}"
-        await self._journal.remember(Resolved(item.address, Resolution.IMPORTED, item.resource_id))
-        self._say(f"Imported {item.address} ({item.resource_id}).")
-        return ""
+            with suppress(ConsoleError):  # of a run that was taken over, the working directory may not be here yet
+                await self._terraform.init(variables())
+            raise unknown_error(self._run_id, still)
 
     async def _ask_once(self) -> None:
         running = self._terraform.process()
@@ -183,30 +171,32 @@ def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: fl
     return running.would_have_heard and _age(asked[-1], now) >= UNHEARD_SECONDS
 
 
-def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") -> RefusedError:
+def unknown_error(run_id: str, items: list[PendingChange]) -> RefusedError:
     """Return the refusal to continue while some resources may exist outside of the state.
 
     Args:
         run_id: The run.
         items: The resources.
-        failure: The failure of an import, as a sentence.
     """
     vanished = [item for item in items if item.has_vanished]
     if vanished:
         return vanished_error(run_id, vanished)
     names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
+    by_hand = (
+        f"terraform import '{first}' {items[0].resource_id or 'ID'}, in the stage's folder "
+        f"(eksml-tui runs terraform {run_id})"
+    )
     if all(item.is_unobserved for item in items):
         return RefusedError(
-            f"Another machine carried out a plan, and how that ended is not known: {names} may exist."
-            + (f" {failure}" if failure else ""),
-            hint=f"Look for them. For each that exists: eksml-tui runs import {run_id} '{first}' ID; then for the "
+            f"Another machine carried out a plan, and how that ended is not known: {names} may exist.",
+            hint=f"Look for them. For each that exists: {by_hand}; then for the "
             f"others: eksml-tui runs waive {run_id} {UNOBSERVED} --confirm {UNOBSERVED}. Then retry.",
         )
     return RefusedError(
         f"Terraform was ended while it made {names}: "
-        f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),
-        hint=f"Look for it. If it exists: eksml-tui runs import {run_id} '{first}' ID, if not: "
+        f"{'it' if len(items) == 1 else 'they'} may exist outside the state.",
+        hint=f"Look for it. If it exists: {by_hand}; if not: "
         f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Then retry.",
     )
 

@@ -32,7 +32,7 @@ def may_hold(view: RunView, stage: StageView, *, is_prepared: bool, backend: str
         return True
     if not stage.attempt:
         return False
-    return bool(view.store or backend) or stage.was_approved or view.is_rebuilt
+    return bool(view.store or backend) or stage.was_approved
 
 
 def has_lost_state(view: RunView, stage: StageView, state: StateFile, *, is_kept_here: bool, has_history: bool) -> bool:
@@ -45,7 +45,7 @@ def has_lost_state(view: RunView, stage: StageView, state: StateFile, *, is_kept
         is_kept_here: Its state is on this machine's disk.
         has_history: Operations of the stage were started on this machine.
     """
-    if state.exists or not stage.was_approved or view.is_rebuilt:
+    if state.exists or not stage.was_approved:
         return False
     is_undone = stage.state is StageState.UNDONE
     is_waived = any(item.address == STATE_FILE and item.how is Resolution.WAIVED for item in stage.terraform.pending)

@@ -17,7 +17,6 @@ from actions.run.state.records import (
     MADE,
     OPERATOR,
     Action,
-    Adopted,
     Approval,
     CheckResult,
     ContextChosen,
@@ -348,7 +347,6 @@ class _Folding:
         self._limits_reached: tuple[LimitReached, ...] = ()
         self._limit_due: LimitReached | None = None
         self._ends = EndsKnown()
-        self._rebuilt: Adopted | None = None
         self._stages = {
             outline.id: _StageFold(
                 outline.title,
@@ -378,7 +376,7 @@ class _Folding:
             case Interrupted() | OperationEnded() | Resolved() | Unlocked():
                 stage = self._stage(record.stage)
                 stage.terraform = remembered(stage.terraform, record.body, record.at)
-            case Identified() | TakenOver() | ContextChosen() | Adopted() | LimitsSet() | LimitReached() | EndsKnown():
+            case Identified() | TakenOver() | ContextChosen() | LimitsSet() | LimitReached() | EndsKnown():
                 self._take_fact(record.body, record.at)
             case Created():
                 raise JournalError(f"record {record.seq} creates the run a second time.")
@@ -434,8 +432,6 @@ class _Folding:
             limits_reached=self._limits_reached,
             limit_due=self._limit_due,
             ends=self._ends,
-            not_rebuilt=self._rebuilt.missing if self._rebuilt else (),
-            is_rebuilt=self._rebuilt is not None,
         )
 
     def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
@@ -461,8 +457,6 @@ class _Folding:
                 self._owner, self._epoch, self._owned_since = owner, epoch, at
             case ContextChosen(context=context, kubeconfig=kubeconfig):
                 self._cluster = replace(self._cluster, context=context, kubeconfig=kubeconfig)
-            case Adopted():
-                self._rebuilt = body
             case LimitsSet(limits=limits):
                 self._limits, self._limits_reached, self._limit_due = limits, (), None
             case LimitReached():

@@ -339,9 +339,6 @@ class OperationEnded(_Body, frozen=True, tag="operation_ended"):
 class Resolution(StrEnum):
     """The fate of a pending resource."""
 
-    IMPORT = "import"
-    """An operator has confirmed that it exists; it is to be imported by the given id."""
-    IMPORTED = "imported"
     TRACKED = "tracked"
     """It is in the state."""
     WAIVED = "waived"
@@ -387,15 +384,6 @@ class ContextChosen(_Body, frozen=True, tag="context_chosen"):
     """Path of its file on that machine; empty for the usual places."""
 
 
-class Adopted(_Body, frozen=True, tag="adopted"):
-    """The note in a journal that was rebuilt from what is left of a run, because the original is lost."""
-
-    sources: tuple[str, ...]
-    """The evidence that it was rebuilt from, a clause each."""
-    missing: tuple[str, ...] = ()
-    """Gaps that could not be filled, a sentence each."""
-
-
 class LimitsSet(_Body, frozen=True, tag="limits_set"):
     """New limits of a run, in place of all earlier ones."""
 
@@ -424,7 +412,7 @@ class EndsKnown(_Body, frozen=True, tag="ends_known"):
 
 
 TerraformBody = Interrupted | OperationEnded | Resolved | Unlocked
-OwnerBody = TakenOver | ContextChosen | Adopted
+OwnerBody = TakenOver | ContextChosen
 LimitBody = LimitsSet | LimitReached | EndsKnown
 Body = (
     Created

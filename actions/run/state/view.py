@@ -105,7 +105,7 @@ class PendingChange(msgspec.Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """True if it is not settled yet: the stage does not continue."""
-        return self.how in (None, Resolution.IMPORT)
+        return self.how is None
 
     @property
     def has_vanished(self) -> bool:
@@ -283,8 +283,6 @@ class NoticeKind(StrEnum):
     """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
-    RESTORED = "restored"
-    """The run was restored from an archive, and is to look at only."""
     COPY = "copy"
     """The folder has another name than its run: it is a copy of the run's, and to look at only."""
 
@@ -303,8 +301,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
     """Return whether a run can only be looked at here: another machine carries it out, or this is a copy of it."""
-    watched = (NoticeKind.ELSEWHERE, NoticeKind.RESTORED, NoticeKind.COPY)
-    return any(notice.kind in watched for notice in notices)
+    return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.COPY) for notice in notices)
 
 
 class GoneMachine(msgspec.Struct, frozen=True):
@@ -379,10 +376,6 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """The last of them, if the request that follows it is not written yet."""
     ends: EndsKnown = EndsKnown()
     """The ends of credentials and capacity block, as the runner found them last."""
-    not_rebuilt: tuple[str, ...] = ()
-    """Of a journal that was rebuilt: what could not be found out, a sentence each."""
-    is_rebuilt: bool = False
-    """Its journal was lost, and rebuilt from what the run left in the cluster and the account."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

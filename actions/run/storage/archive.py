@@ -1,107 +1,110 @@
-"""The archive of a run, one file: written at any moment, checked in full before anything of it is used.
+"""The archive of a run: a tar of the objects that a store has of it, with its output files as they lie on the disk.
 
-It is a ZIP file with a manifest. A restored run is to look at only: `restored.json` in its folder keeps every command
-and every console from starting a runner for it, because the machine that it comes from may have one.
+    runs/RUN/lease.json             who carried it out, and its state then
+    runs/RUN/journal/…              its records
+    runs/RUN/files/…                blueprint, operators and modules of the launch; region and endpoints
+    runs/RUN/terraform/STAGE.tfstate   unless it may hold a secret, or is in a bucket
+    runs/RUN/output/…               what containers printed, points and samples
+    runs/RUN/SHA256SUMS             of all of them, as sha256sum prints it; the last file
+
+An archive is opened as a store, and a run comes out of it by a takeover. It brings no credentials and no programs but
+those of the run's blueprint; everything in it is checked before anything is written beside its scratch folder.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import io
 import os
-import shutil
-import stat
-import struct
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 import msgspec
 
-from actions.base.clock import Clock, format_rfc3339
+from actions.base.clock import Clock
 from actions.base.decoding import decode_json
-from actions.base.errors import ConfigError, ConflictError, FormatError, RefusedError
-from actions.base.files import (
-    PRIVATE_DIRECTORY,
-    PRIVATE_FILE,
-    free_bytes,
-    open_file,
-    private_directory,
-    read_file,
-    write_private,
-)
+from actions.base.errors import ConfigError, FormatError, JournalError
+from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, open_file, private_directory, read_file
 from actions.base.names import is_label
-from actions.base.readonly import refuse_if_readonly
-from actions.base.untrusted import one_line, redact
+from actions.base.untrusted import is_plain, one_line, redact
+from actions.base.wording import listed
+from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
-from actions.run.journal.folder import (
-    heartbeat_path,
-    journal_path,
-    make_block,
-    restored_path,
-    runs_folder,
-    starts_path,
+from actions.run.context.store_address import run_key
+from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, journal_path, runs_folder
+from actions.run.journal.reader import RunReader
+from actions.run.journal.snapshot import SnapshotReader
+from actions.run.journal.store import RecordRow, refuse_network_filesystem, translated
+from actions.run.output.segments import (
+    SealedSegment,
+    StreamReader,
+    list_stream,
+    moved_segment,
+    plain_of,
+    sealed,
+    tail_name,
 )
-from actions.run.journal.reader import RunReader, load_run
-from actions.run.journal.schema import SCHEMA_VERSION
-from actions.run.journal.store import Journal, refuse_network_filesystem
-from actions.run.output.segments import sync_folder
-from actions.run.storage.contents import ArchiveEntry, Withheld, contents, require_path
+from actions.run.output.streams import COPIED, stages_with_output, stream_path
+from actions.run.state.view import RunView
+from actions.run.store.files import LAUNCHED, launched_archive, small_files
+from actions.run.store.lease import LEASE_SECONDS, about_run, take_lease
+from actions.run.store.local import LocalStore
+from actions.run.store.objects import LEASE, RunStatus
+from actions.run.store.rows import append_rows
+from actions.terraform.working_directory import STATE_FILE
 
-SCHEMA = "eksml-run-archive/1"
-MANIFEST = "manifest.json"
 MOST_FILES = 50_000
-_MANIFEST_BYTES = 32 << 20
-_DIRECTORY_BYTES = 32 << 20
+MOST_JOURNAL_BYTES = 64 << 20
+MOST_NAME_BYTES = 1000
+_MOST_PARTS = 32
 _PIECE_BYTES = 1 << 20
 _SPARE_BYTES = 16 << 20
-_END = struct.Struct("<4s4H2IH")
-_END_64 = struct.Struct("<4sQ2H2I4Q")
-_LOCATOR = struct.Struct("<4sIQI")
-_FIRST_DATE = (1980, 1, 1, 0, 0, 0)
-_UNIX = 3
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
+_RUNS, _OUTPUT, _SUMS = "runs", "output", "SHA256SUMS"
+_SUMS_BYTES = 64 << 20
+_ENVIRONMENT = "environment.json"
+_LARGEST_STATE_BYTES = 64 << 20
+_SHOWN = 5
+_SECRET_NAME = re.compile(r"passw|secret|token|private_key|credential|_pem$|access_key", re.I)
+"""Attributes of resources that hold secrets though the state does not mark them: older Terraform marks few."""
+_PLACES = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
+"""Variables whose values are names and places. No other leaves the machine."""
 
 
-class ArchivedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of an archive."""
+class Withheld(msgspec.Struct, frozen=True):
+    """Something of a run that is not in its archive."""
 
     path: str
-    size: int
-    sha256: str
+    why: str
+    """A clause."""
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of an archive."""
+class Archived(msgspec.Struct, frozen=True):
+    """An archive that was written."""
 
-    schema: str
-    run: str
-    journal_version: int
-    archived_at: str
-    """RFC 3339, UTC."""
-    state: str
+    run_id: str
+    file: Path
+    files: int
     is_living: bool
-    """A runner was at work on it: this is how it was at that moment."""
-    files: tuple[ArchivedFile, ...]
-    withheld: tuple[Withheld, ...] = ()
+    """A runner was at work: this is how the run was at that moment."""
+    withheld: tuple[Withheld, ...]
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what an operator should see."""
+        if self.is_living:
+            yield f"Run {self.run_id} is at work: the archive has it as it is now."
+        for each in self.withheld:
+            yield f"Left out: {each.path}, as {each.why}."
+        yield f"Archived run {self.run_id} to {self.file}."
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """The note in the folder of a restored run."""
-
-    archived_at: str
-    restored_at: str
-    state: str
-    """Of the run when it was archived."""
-    is_living: bool
-    withheld: tuple[Withheld, ...] = ()
-
-
-def archive_run(folder: Path, file: Path, clock: Clock) -> Manifest:
-    """Write an archive of a run. It may be at work: the archive has it as it is now.
+def archive_run(folder: Path, file: Path, clock: Clock) -> Archived:
+    """Write an archive of a run, 0600, whole or not at all. The run may be at work. Blocking.
 
     Args:
         folder: The run's.
@@ -114,284 +117,334 @@ def archive_run(folder: Path, file: Path, clock: Clock) -> Manifest:
     """
     reader = RunReader(folder)
     view = reader.poll()
-    is_living, state = reader.runner_alive, view.state.value if view else ""
+    is_living = reader.runner_alive
     reader.close()
-    if view is not None:
-        referenced_environment(view.parameters.values())  # known secrets are replaced wherever they are
-    if file.exists() or file.is_symlink():
+    if view is None:
+        raise JournalError(f"{journal_path(folder)} cannot be read.")
+    if os.path.lexists(file):
         raise ConfigError(f"{file} exists.", hint="Name another file.")
+    referenced_environment(view.parameters.values())  # known secrets are replaced in records
     withheld: list[Withheld] = []
-    with _scratch(file) as (descriptor, scratch), os.fdopen(descriptor, "w+b") as target:
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
-            files = tuple(_add(archive, entry) for entry in contents(folder, withheld))
-            manifest = Manifest(
-                SCHEMA,
-                folder.name,
-                SCHEMA_VERSION,
-                format_rfc3339(clock.now()),
-                state,
-                is_living,
-                files,
-                tuple(Withheld(redact(each.path), redact(each.why)) for each in withheld),
-            )
-            text = msgspec.json.format(msgspec.json.encode(manifest))
-            _add(archive, ArchiveEntry(MANIFEST, lambda: iter([text]), clock.now().timestamp()))
-        target.flush()
-        os.fsync(descriptor)
-        os.link(scratch, file)
-    return manifest
+    with TemporaryDirectory(prefix="eksml-archive-") as scratch, _beside(file) as (descriptor, unnamed):
+        store = _Scratch(Path(scratch), clock=clock)
+        asyncio.run(_fill(store, folder, view, withheld, is_living=is_living))
+        with os.fdopen(descriptor, "wb") as target, tarfile.open(fileobj=target, mode="w") as archive:
+            files = _add_all(archive, Path(scratch), folder)
+            archive.close()
+            target.flush()
+            os.fsync(target.fileno())
+        os.link(unnamed, file)
+    return Archived(view.id, file, files, is_living, tuple(withheld))
+
+
+class _Scratch(LocalStore):
+    """The objects of an archive before they are in it: no store of a run, so that a read-only program writes them."""
+
+    def _require_writes(self, deed: str) -> None:
+        del deed
 
 
 @contextmanager
-def _scratch(file: Path) -> Iterator[tuple[int, Path]]:
+def _beside(file: Path) -> Iterator[tuple[int, Path]]:
     """Open a private file beside `file`, removed at the end; convert errors of the disk."""
     scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        yield os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE), scratch
+        yield os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE), scratch
     except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be written: {error.strerror or error}.", hint="Choose another path."
-        ) from error
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{file} cannot be written: {reason}.", hint="Choose another path.") from error
     finally:
         with suppress(OSError):
             scratch.unlink()
 
 
-def _add(archive: zipfile.ZipFile, entry: ArchiveEntry) -> ArchivedFile:
-    moment = datetime.fromtimestamp(entry.modified_at, UTC).timetuple()[:6] if entry.modified_at else _FIRST_DATE
-    info = zipfile.ZipInfo(entry.path, max(_FIRST_DATE, moment))
-    info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, _UNIX, PRIVATE_FILE << 16
-    digest, size = hashlib.sha256(), 0
-    with archive.open(info, "w", force_zip64=True) as target:
-        for piece in entry.pieces():
-            target.write(piece)
-            digest.update(piece)
-            size += len(piece)
-    return ArchivedFile(entry.path, size, digest.hexdigest())
+async def _fill(store: LocalStore, folder: Path, view: RunView, withheld: list[Withheld], *, is_living: bool) -> None:
+    """Write what the store of a run has of it, but output."""
+    rows = _rows(folder)
+    while rows:
+        done = await append_rows(store, view.id, rows, epoch=view.epoch)
+        rows = [row for row in rows if row.seq > done]
+    files = {**small_files(folder), LAUNCHED: launched_archive(folder)}
+    files.pop("kubeconfig", None)
+    files[_ENVIRONMENT] = _places_of(files.get(_ENVIRONMENT, b"{}"))
+    for name, data in files.items():
+        await store.put_if_absent(run_key(view.id, f"files/{name}"), data)
+    for stage, data in _states(folder, withheld).items() if not view.store else ():
+        await store.put_if_absent(run_key(view.id, f"terraform/{stage}.tfstate"), data)
+    owner, status = view.owner or present_operator(), RunStatus(view.state.value, last_seq=view.last_seq)
+    seconds = LEASE_SECONDS if is_living else 0.0
+    about = about_run(view)
+    await take_lease(store, view.id, owner, after=None, epoch=view.epoch, status=status, about=about, seconds=seconds)
 
 
-def restore_run(file: Path, clock: Clock, *, base: Path | None = None) -> Manifest:
-    """Restore a run from its archive, to look at only. Everything is checked before it gets its name.
+def _rows(folder: Path) -> list[RecordRow]:
+    """Return the records of a run's journal, without known secrets."""
+    path = journal_path(folder)
+    connection = SnapshotReader(path).connect()
+    if connection is None:
+        raise JournalError(f"{path} cannot be read.")
+    with closing(connection), translated(path):
+        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
+        return [row._replace(json=redact(row.json)) for row in (RecordRow(*each) for each in found)]
+
+
+def _states(folder: Path, withheld: list[Withheld]) -> dict[str, bytes]:
+    """Return the Terraform states in a run's folder that hold no secret, by stage."""
+    found = {}
+    for path in sorted(folder.glob(f"terraform/*/{STATE_FILE}")):
+        if reason := secrets_of_state(path):
+            withheld.append(Withheld(path.relative_to(folder).as_posix(), reason))
+        else:
+            found[path.parent.name] = read_file(path)
+    return found
+
+
+def _places_of(environment: bytes) -> bytes:
+    values = decode_json(environment, dict[str, str])
+    return msgspec.json.encode(
+        {name: text for name, text in values.items() if name in _PLACES and "@" not in text and redact(text) == text}
+    )
+
+
+def _add_all(archive: tarfile.TarFile, scratch: Path, folder: Path) -> int:
+    """Add the objects, then the output, which the records mention, then the sums. Returns the number of files."""
+    sums: dict[str, str] = {}
+    runs = scratch / _RUNS / folder.name
+    objects = sorted(path for path in runs.rglob("*") if path.is_file() and not path.name.endswith(".tmp"))
+    for path in objects:
+        name, data = path.relative_to(scratch).as_posix(), read_file(path)
+        _add_bytes(archive, name, data, int(path.stat().st_mtime))
+        sums[name] = hashlib.sha256(data).hexdigest()
+    for name, data in _output(folder):
+        _add_bytes(archive, f"{_RUNS}/{folder.name}/{name}", data)
+        sums[f"{_RUNS}/{folder.name}/{name}"] = hashlib.sha256(data).hexdigest()
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+    _add_bytes(archive, f"{_RUNS}/{folder.name}/{_SUMS}", text)
+    return len(sums)
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, data: bytes, modified_at: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(data), PRIVATE_FILE, modified_at
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def _output(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the segments of a run's output and their open ends, as they are now and without known secrets.
+
+    Of each stage the list of containers and the points come before the lines that they follow from, so that whatever
+    is cut off is read again from the lines.
+    """
+    for stage in stages_with_output(folder):
+        for stream in COPIED:
+            yield from _stream(folder, stream_path(folder, stage, stream))
+
+
+def _stream(folder: Path, place: Path) -> Iterator[tuple[str, bytes]]:
+    listing = list_stream(place)
+    parts = StreamReader(place).stretches(listing.tail) if listing.tail is not None else []
+    end = _redacted(b"".join(part.data or b"" for part in parts))
+    prefix, shift = place.relative_to(folder).as_posix(), 0
+    for segment in listing.segments:
+        kept, data = _without_secrets(segment, read_file(place / segment.name), shift)
+        yield f"{prefix}/{kept.name}", data
+        shift += kept.length - segment.length
+    if listing.tail is not None:
+        yield f"{prefix}/{tail_name(listing.tail + shift)}", end
+
+
+def _without_secrets(segment: SealedSegment, data: bytes, shift: int) -> tuple[SealedSegment, bytes]:
+    """Return a segment with its content, behind earlier ones that are longer by `shift` than they were."""
+    plain, place = plain_of(segment, data), segment.place + shift
+    if plain is None:
+        return SealedSegment(place, segment.length, segment.checksum), data
+    kept = _redacted(plain)
+    return (moved_segment(segment, data, place), data) if kept == plain else sealed(place, kept)
+
+
+def _redacted(data: bytes) -> bytes:
+    """Return bytes with every known secret and likely credential in them replaced; others stay as they are."""
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+class ArchivedRun(LocalStore):
+    """A run of an archive, in a scratch folder: a store, and the output beside it.
+
+    Args:
+        run_id: The run.
+        folder: The scratch folder.
+        file: The archive.
+        clock: The machine's.
+    """
+
+    def __init__(self, run_id: str, folder: Path, file: Path, clock: Clock) -> None:
+        super().__init__(folder, address=str(file), clock=clock)
+        self.run_id = run_id
+        self._output = folder / _OUTPUT
+
+    def bring_output(self, folder: Path) -> None:
+        """Move the output into a run's folder. Blocking.
+
+        Raises:
+            OSError: It cannot be moved.
+        """
+        if self._output.exists():
+            self._output.rename(folder / _OUTPUT)
+
+
+@contextmanager
+def opened_archive(file: Path, clock: Clock) -> Iterator[ArchivedRun]:
+    """Open an archive as a store, in a scratch folder that is removed at the end. Blocking.
 
     Args:
         file: The archive.
-        clock: Time.
-        base: The folder of all runs, if not the usual one.
+        clock: The machine's.
 
     Raises:
         FormatError: It is not an archive, is damaged, or holds what no archive holds; nothing is left of it.
-        ConflictError: There is a run with its id.
         ConfigError: The disk has no room, or the file cannot be read.
-        JournalError: The folder lies on a network file system; or its journal is of a later version.
+        JournalError: The folder of all runs lies on a network file system.
     """
-    refuse_if_readonly(f"the restoration of {file.name}")
-    runs = private_directory(base or runs_folder())
+    runs = private_directory(runs_folder())
     refuse_network_filesystem(runs)
-    try:
-        with open_file(file) as source:
-            _require_archive(source, file)
-            with zipfile.ZipFile(source) as archive:
-                manifest = _manifest_of(archive, file)
-                _restore(archive, manifest, runs, file, clock)
-    except _DAMAGE as error:
-        raise _not_whole(file, one_line(str(error)) or type(error).__name__) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be restored: {error.strerror or error}.", hint="Check file and disk."
-        ) from error
-    return manifest
+    with TemporaryDirectory(prefix=".archive-", dir=runs) as scratch:
+        try:
+            with open_file(file) as source, tarfile.open(fileobj=_Bounded(source), mode="r:") as archive:
+                run_id = _unpack(archive, file, Path(scratch))
+        except (tarfile.TarError, EOFError, ValueError, UnicodeError, OverflowError) as error:
+            raise _not_whole(file, one_line(str(error)) or type(error).__name__) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{file} cannot be read: {reason}.", hint="Check file and disk.") from error
+        yield ArchivedRun(run_id, Path(scratch), file, clock)
+
+
+class _Bounded(io.RawIOBase):
+    """A file of which no piece is read that could fill the memory: headers of an archive name their own length."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _PIECE_BYTES:
+            raise ValueError("a header of it is longer than any file's")
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
 
 
 def _not_whole(file: Path, detail: str) -> FormatError:
     return FormatError(f"{file} is not an archive of a run, or damaged: {detail}.", hint="Archive the run again.")
 
 
-def _require_archive(source: IO[bytes], file: Path) -> None:
-    """Refuse what is not a file, and a directory of entries that is larger than one of ours: it is read into memory."""
-    if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-        raise _not_whole(file, "it is not a file")
-    end = source.seek(0, os.SEEK_END)
-    tail = end - _END.size
-    if tail < 0:
-        raise _not_whole(file, "it is too short")
-    source.seek(tail)
-    magic, _, _, _, count, size, _, comment = _END.unpack(source.read(_END.size))
-    if magic != b"PK\x05\x06" or comment:
-        raise _not_whole(file, "its end is missing")
-    if count == 0xFFFF or size == 0xFFFFFFFF or _has_locator(source, tail):
-        source.seek(max(0, tail - _LOCATOR.size))
-        locator = _LOCATOR.unpack(source.read(_LOCATOR.size))
-        source.seek(min(locator[2], end))
-        record = _END_64.unpack(source.read(_END_64.size))
-        count, size = record[7], record[8]
-    if count > MOST_FILES + 1 or size > _DIRECTORY_BYTES:
-        raise _not_whole(file, f"it has {count} files")
+def _unpack(archive: tarfile.TarFile, file: Path, scratch: Path) -> str:
+    """Write the files of an archive into a scratch folder. Returns the id of the run."""
+    run_id, sums, journal, left = "", b"", 0, free_bytes(scratch) - _SPARE_BYTES
+    seen: dict[str, str] = {}
+    for entry in archive:
+        parts = _parts_of(entry, file)
+        if parts[2] == _SUMS:
+            sums = _read(archive, entry, file)
+            continue
+        run_id = run_id or parts[1]
+        journal += entry.size if parts[2] == "journal" else 0
+        left -= entry.size
+        if parts[1] != run_id or entry.name in seen:
+            raise _not_whole(file, f"{one_line(entry.name, limit=120)} is there twice, or of another run")
+        if len(seen) >= MOST_FILES or journal > MOST_JOURNAL_BYTES:
+            raise _not_whole(file, "it holds more than any run")
+        if left < 0:
+            raise ConfigError(f"{file} has more than is free in {scratch.parent}.", hint="Free some space there.")
+        place = scratch.joinpath(*parts[2:]) if parts[2] == _OUTPUT else scratch.joinpath(*parts)
+        seen[entry.name] = _write(archive, entry, place, scratch)
+    told = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
+    if told != seen:
+        raise _not_whole(file, "its files are not those of its list of sums")
+    if f"{_RUNS}/{run_id}/{LEASE}" not in seen:
+        raise _not_whole(file, "it has no lease")
+    return run_id
 
 
-def _has_locator(source: IO[bytes], tail: int) -> bool:
-    source.seek(max(0, tail - _LOCATOR.size))
-    return source.read(4) == b"PK\x06\x07"
+def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: Path) -> bytes:
+    """Return the list of sums."""
+    source = archive.extractfile(entry)
+    if entry.size > _SUMS_BYTES or source is None:
+        raise _not_whole(file, "it holds more than any run")
+    return b"".join(iter(lambda: source.read(_PIECE_BYTES), b""))
 
 
-def _manifest_of(archive: zipfile.ZipFile, file: Path) -> Manifest:
-    """Return the manifest, if the archive has exactly the files that it names."""
-    infos = archive.infolist()
-    names = [info.filename for info in infos]
-    if names.count(MANIFEST) != 1 or archive.getinfo(MANIFEST).file_size > _MANIFEST_BYTES:
-        raise _not_whole(file, "it has no manifest")
-    try:
-        manifest = decode_json(_bounded(archive, MANIFEST, _MANIFEST_BYTES), Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _not_whole(file, f"its manifest cannot be read ({one_line(str(error))})") from error
-    if manifest.schema != SCHEMA:
-        raise FormatError(
-            f"{file} is of the form {one_line(manifest.schema)}; this program reads {SCHEMA}.",
-            hint="A later version of eksml-tui has written it: install that one.",
-        )
-    if not is_label(manifest.run):
-        raise _not_whole(file, f"{one_line(manifest.run, limit=80)!r} is not the id of a run")
-    listed = [each.path for each in manifest.files]
-    if len(set(listed)) != len(listed) or sorted([*listed, MANIFEST]) != sorted(names):
-        raise _not_whole(file, "its files are not those of its manifest")
-    for info, size in ((archive.getinfo(each.path), each.size) for each in manifest.files):
-        _require_plain(info, size, file)
-    return manifest
+def _parts_of(entry: tarfile.TarInfo, file: Path) -> Sequence[str]:
+    """Return the parts of the name of an entry, if an archive may have it: a plain file at a known place."""
+    parts = entry.name.split("/")
+    shown = one_line(entry.name, limit=120)
+    if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None or entry.size < 0:
+        raise _not_whole(file, f"{shown!r} is not a plain file")
+    is_short = len(os.fsencode(entry.name)) <= MOST_NAME_BYTES and len(parts) <= _MOST_PARTS
+    is_good = all(part not in ("", ".", "..") and "\\" not in part for part in parts)
+    is_run = len(parts) > 2 and parts[0] == _RUNS and is_label(parts[1])
+    if not (is_short and is_plain(entry.name) and is_good and is_run and _is_known(parts[2:])):
+        raise _not_whole(file, f"{shown!r} is not a file of a run")
+    return parts
 
 
-def _require_plain(info: zipfile.ZipInfo, size: int, file: Path) -> None:
-    """Refuse an entry that leads elsewhere, is a link or folder, is encrypted, or has another size."""
-    shown = one_line(info.filename, limit=120)
-    try:
-        require_path(info.filename)
-    except ValueError as error:
-        raise _not_whole(file, f"{shown!r} is not a file of a run") from error
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
-        raise _not_whole(file, f"{shown} is not a plain file")
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.file_size != size or size < 0:
-        raise _not_whole(file, f"{shown} has another size")
+def _is_known(rest: Sequence[str]) -> bool:
+    folders = {"journal": 2, "files": 4, "terraform": 2}
+    if rest[0] == _OUTPUT:
+        return len(rest) > 2
+    return tuple(rest) in ((LEASE,), (_SUMS,)) or 2 <= len(rest) <= folders.get(rest[0], 0)
 
 
-def _bounded(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    with archive.open(name) as source:
-        return source.read(limit)
-
-
-def _restore(archive: zipfile.ZipFile, manifest: Manifest, runs: Path, file: Path, clock: Clock) -> None:
-    final = runs / manifest.run
-    if os.path.lexists(final):
-        raise ConflictError(
-            f"There is already a run {manifest.run}; nothing was restored.", hint=f"It is in {final}: move it away."
-        )
-    needed = sum(each.size for each in manifest.files) + _SPARE_BYTES
-    if needed > free_bytes(runs):
-        raise ConfigError(
-            f"{file} needs {needed} bytes in {runs}, and fewer are free there.", hint="Free some space there."
-        )
-    scratch = runs / f".{manifest.run}.{os.getpid()}.restored"
-    try:
-        scratch.mkdir(mode=PRIVATE_DIRECTORY)
-        for each in manifest.files:
-            _extract(archive, each, scratch, file)
-        _require_run(scratch, manifest, file)
-        note = Restored(
-            manifest.archived_at, format_rfc3339(clock.now()), manifest.state, manifest.is_living, manifest.withheld
-        )
-        write_private(restored_path(scratch), msgspec.json.format(msgspec.json.encode(note)))
-        for block in (heartbeat_path(scratch), starts_path(scratch)):
-            make_block(block)
-        scratch.rename(final)
-        sync_folder(runs)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-
-
-def _extract(archive: zipfile.ZipFile, entry: ArchivedFile, folder: Path, file: Path) -> None:
-    path = folder / require_path(entry.path)
-    for parent in reversed(path.relative_to(folder).parents[:-1]):
-        (folder / parent).mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
-    with os.fdopen(descriptor, "wb") as target, archive.open(entry.path) as source:
-        while piece := source.read(_PIECE_BYTES):
-            size += len(piece)
-            if size > entry.size:
-                break
-            digest.update(piece)
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratch: Path) -> str:
+    """Write one file. Returns its SHA-256."""
+    digest = hashlib.sha256()
+    for parent in reversed(place.relative_to(scratch).parents[:-1]):
+        (scratch / parent).mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+    source = archive.extractfile(entry)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
+    with os.fdopen(descriptor, "wb") as target:
+        while source is not None and (piece := source.read(_PIECE_BYTES)):
             target.write(piece)
-        target.flush()
-        os.fsync(descriptor)
-    if size != entry.size or digest.hexdigest() != entry.sha256:
-        raise _not_whole(file, f"{one_line(entry.path, limit=120)} is not what its manifest says")
-    moment = datetime(*archive.getinfo(entry.path).date_time, tzinfo=UTC).timestamp()
-    os.utime(path, (moment, moment))
+            digest.update(piece)
+    at = min(max(float(entry.mtime), 0.0), 4e9)
+    os.utime(place, (at, at))
+    return digest.hexdigest()
 
 
-def _require_run(folder: Path, manifest: Manifest, file: Path) -> None:
-    """Refuse a journal that is not that of the run."""
-    reader = RunReader(folder)
-    view = reader.poll()
-    reader.close()
-    if view is None or view.id != manifest.run:
-        raise _not_whole(file, "its journal is that of another run")
-
-
-def read_restored(folder: Path) -> Restored | None:
-    """Return the note of a restored run; `None` if the run is this machine's own.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    path = restored_path(folder)
-    if not path.exists():
-        return None
+def secrets_of_state(path: Path) -> str:
+    """Return why a Terraform state is not put into an archive, as a clause; empty if nothing in it may be a secret."""
     try:
-        return decode_json(read_file(path), Restored)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", hint="Restore the run again.") from error
+        if path.stat().st_size > _LARGEST_STATE_BYTES:
+            return "a state of this size is not searched for secrets"
+        data = read_file(path)
+        state = msgspec.json.decode(data) if data.strip() else {}
+        found = list(dict.fromkeys(_secrets_in(state)))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError):
+        return "the state cannot be read"
+    if found:
+        return f"the state holds values that may be secrets, of {listed(found, _SHOWN)}"
+    return "" if redact(data.decode()) == data.decode() else "the state holds a secret"
 
 
-def require_fit(folder: Path) -> None:
-    """Require that a run was restored whole, so that this machine could carry it out.
-
-    Raises:
-        RefusedError: It was not restored; or the archive lacks a Terraform state, so that what it made is not known.
-        ConfigError: Its note cannot be read.
-    """
-    note = read_restored(folder)
-    if note is None:
-        raise RefusedError(f"Run {folder.name} was not restored from an archive.", hint="Omit --restored.")
-    missing = [each.path for each in note.withheld if ".tfstate" in each.path and not (folder / each.path).exists()]
-    if missing:
-        raise RefusedError(
-            f"{missing[0]} of run {folder.name} is not in its archive: what Terraform has made is not known here.",
-            hint=f"Copy it to {folder / missing[0]}, or tear the run down where it is.",
-        )
+def _secrets_in(state: Mapping[str, Any]) -> Iterator[str]:
+    for name, output in (state.get("outputs") or {}).items():
+        if output.get("sensitive") and output.get("value") not in (None, ""):
+            yield f"output {name}"
+    for resource in state.get("resources") or []:
+        for instance in resource.get("instances") or []:
+            if instance.get("sensitive_attributes") or _has_secret(instance.get("attributes") or {}):
+                yield f"{resource.get('type')}.{resource.get('name')}"
 
 
-def take_up(folder: Path, clock: Clock) -> None:
-    """Make a restored run one that this machine may carry out; the caller has made sure that no other one does.
-
-    Raises:
-        RefusedError: See `require_fit`.
-        ConsoleError: Its files cannot be read or written.
-    """
-    refuse_if_readonly(f"carrying out {folder.name}")
-    require_fit(folder)
-    load_run(folder)
-    journal = Journal(journal_path(folder), clock)  # can it be written?
-    journal.close()
-    try:
-        restored_path(folder).unlink()
-    except OSError as error:
-        raise ConfigError(f"{restored_path(folder)} cannot be removed: {error.strerror}.") from error
-
-
-def archive_sentences(manifest: Manifest, file: Path) -> Iterator[str]:
-    """Yield what an operator should see about an archive that was written."""
-    if manifest.is_living:
-        yield f"Run {manifest.run} is at work: the archive has it as of {manifest.archived_at}."
-    for each in manifest.withheld:
-        yield f"Left out: {each.path}, as {each.why}."
-    yield f"Archived run {manifest.run} to {file}."
+def _has_secret(value: object, name: str = "") -> bool:
+    match value:
+        case dict():
+            return any(_has_secret(inner, key) for key, inner in value.items())
+        case list():
+            return any(_has_secret(inner, name) for inner in value)
+        case str():
+            return bool(value) and _SECRET_NAME.search(name) is not None and not value.startswith("arn:")
+    return False

@@ -62,7 +62,7 @@ async def note_taken(runs: Sequence[RunSummary], *, at_most_seconds: float) -> t
 def _is_asked(run: RunSummary) -> bool:
     """Return whether a store can have more of a run than this machine, and is reached by this process' endpoints."""
     kinds = {notice.kind for notice in run.notices}
-    is_told = bool(kinds & {NoticeKind.ELSEWHERE, NoticeKind.RESTORED})
+    is_told = NoticeKind.ELSEWHERE in kinds
     is_at_work = run.has_runner and NoticeKind.STALLED not in kinds  # it learns of it by itself
     if not run.store or run.error or is_at_work or is_told or run.state is RunState.TORN_DOWN:
         return False

@@ -210,10 +210,11 @@ def _removal_of(item: OwnedObject) -> str:
     """Return the command that removes an object of the cluster; empty for what is none."""
     if item.api_version in _NO_OBJECTS:
         return ""
-    return _removal(item.kind, item.api_version.rpartition("/")[0], item.namespace, item.name)
+    return removal_of_object(item.kind, item.api_version.rpartition("/")[0], item.namespace, item.name)
 
 
-def _removal(kind: str, group: str, namespace: str, name: str) -> str:
+def removal_of_object(kind: str, group: str, namespace: str, name: str) -> str:
+    """Return the command that removes an object, behind `; remove: `."""
     where = f" -n {namespace}" if namespace else ""
     full = f"{kind}.{group}".lower() if group else kind.lower()
     return f"; remove: kubectl delete {full} {name}{where}"
@@ -282,7 +283,7 @@ def _line(one: ClassifiedObject) -> str:
 
 def _command(one: ClassifiedObject) -> str:
     entry = one.entry
-    return _removal(entry.kind, entry.group, entry.namespace, one_line(entry.name))
+    return removal_of_object(entry.kind, entry.group, entry.namespace, one_line(entry.name))
 
 
 def _sentence(one: Unanswered) -> str:

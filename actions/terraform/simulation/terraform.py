@@ -79,12 +79,13 @@ class SimulatedTerraform:
         self._operation = ""
         self._is_interrupted = False
 
-    async def init(self) -> str:
+    async def init(self, variables: Variables | None = None) -> str:
         """Check that the root can be simulated; there is nothing to install.
 
         Raises:
             BlueprintError: The root cannot be simulated.
         """
+        del variables
         self._simulation()
         return ""
 
@@ -186,15 +187,6 @@ class SimulatedTerraform:
     async def save_state(self) -> str:
         """Return an empty text: there is nothing to save."""
         return ""
-
-    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
-        """Refuse: simulated resources do not exist.
-
-        Raises:
-            RefusedError: Always.
-        """
-        del resource_id, variables
-        raise RefusedError(f"{address} cannot be imported: there is no terraform program.", hint="Install Terraform.")
 
     async def update_in_place(self, variables: Variables, addresses: Sequence[str]) -> None:
         """Do nothing: what is simulated has no variables that outlive an apply."""

@@ -74,6 +74,26 @@ def test_for_programs_it_is_a_document(capsys: pytest.CaptureFixture[str]) -> No
     assert document.keys() == {"id", "folder", "blueprint", "pid"}
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "this machine alone has the run until its cluster is there"),
+        (("--existing-cluster",), "the run is kept in its cluster"),
+        (("--store", "s3://team/ml"), ""),
+        (("--preset", "rehearsal"), ""),
+        (("--demo",), ""),
+    ],
+    ids=["own cluster", "existing cluster", "store", "rehearsal", "demo"],
+)
+def test_a_launch_without_a_store_says_what_would_be_lost(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", WORDS[1], *words]) != 0  # there is no terminal to ask on
+    printed = capsys.readouterr().err
+    assert ("Without a store" in printed) is bool(said)
+    assert said in printed
+
+
 def test_without_a_terminal_nothing_is_launched_unasked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(WORDS) == 2
     assert "--yes" in capsys.readouterr().err

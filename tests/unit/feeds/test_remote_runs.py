@@ -28,8 +28,8 @@ from actions.run.store.lease_object import DOCUMENT, EVERYWHERE, LABELS, NAMESPA
 from actions.run.store.listing import StoreLook
 from actions.run.store.remote import CLUSTER, RemoteRun
 from actions.run.summaries import RunListing, list_runs
-from actions.run.takeover import take_over
-from actions.run.takeover.take_over import Takeover, grace_sentence, heard_sentence
+from actions.run.takeover import takeover
+from actions.run.takeover.takeover import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
 from tests.support.builders import console_services
 from tests.support.fixed_cluster import RUN
@@ -305,7 +305,7 @@ async def test_a_store_that_fails_hides_no_pod_and_is_shown_until_it_answers(
         return None
 
     job = JobRef("PyTorchJob", "default", "esm1nv-pretraining")
-    monkeypatch.setattr("actions.run.store.mirror.refreshed_copy", copied)
+    monkeypatch.setattr("actions.run.store.copy.refreshed_copy", copied)
     monkeypatch.setattr("actions.run.store.remote.job_on_screen", lambda *_: job)
     monkeypatch.setattr("tui.feeds.remote_runs.AGAIN_SECONDS", 0.01)
     jobs = Jobs()
@@ -480,8 +480,8 @@ async def test_a_takeover_says_what_it_waits_for_while_it_waits(
         await goes_on.wait()
         return Takeover(tmp_path / run, 2, None)
 
-    monkeypatch.setattr(take_over, "take_over_run", take_over_run)
-    await console.line(f"takeover {run} store=s3://team-runs/ml confirm={run}")
+    monkeypatch.setattr(takeover, "take_over_run", take_over_run)
+    await console.line(f"takeover {run} from=s3://team-runs/ml confirm={run}")
     await console.calm(("Waiting 15 s, as", "may be alive"))
     goes_on.set()
     await console.calm("This machine carries out")

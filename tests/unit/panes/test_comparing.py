@@ -76,7 +76,7 @@ async def test_runs_are_overlaid_with_their_values_and_what_differs(
 async def test_a_run_of_another_machine_is_compared_from_its_store_and_refused_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actions.run.store.mirror.refreshed_copy", lambda _store, _run: tmp_path / OTHER)
+    monkeypatch.setattr("actions.run.store.copy.refreshed_copy", lambda _store, _run: tmp_path / OTHER)
     scene = a_scene(tmp_path, monkeypatch)
     grace = Operator("grace", "bastion-2")
     stored = fixed_runs.a_remote_run("bionemo-esm1nv-1121-x5", grace, RunState.RUNNING, store="s3://team-runs/ml")

@@ -20,7 +20,7 @@ from actions.run.journal.store import Journal
 from actions.run.results import export_results
 from actions.run.state.records import Identified, RequestKind, RunAccount, decode_body, encode_body
 from actions.run.state.view import RunState, StageState
-from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
+from actions.run.terraform_changes import terraform_report, terraform_table, waive
 from tests.faults.roots import a_root_run, stand_in, work_folder
 from tests.support.account import REGION, a_group, an_account, client
 from tests.support.answering import write_kubeconfig
@@ -208,13 +208,6 @@ async def test_the_state_from_before_is_put_back_and_destroyed(applied: Path, tm
     view = await carry_out(applied)
     undo = next(step for step in view.teardown if step.id == "net")
     assert (undo.state, undo.message) == (StageState.SUCCEEDED, "Destroyed.")
-
-
-async def test_the_copy_of_a_state_is_not_imported(applied: Path, tmp_path: Path) -> None:
-    behaves(tmp_path, "gone")
-    await torn_down(applied)
-    with pytest.raises(Exception, match="copied back or waived"):
-        request_import(applied, "vanished.tfstate", "id")
 
 
 async def test_a_launch_that_makes_nothing_in_an_account_needs_none(tmp_path: Path) -> None:

@@ -13,16 +13,17 @@ from actions.base.clock import SystemClock
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.context.operator import present_operator
 from actions.run.forget import forget_run, survey_run
+from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import journal_path, output_path, runs_folder, terraform_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.mirrored import MirrorMark, copies_folder, write_mark
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind, TakenOver
 from actions.run.storage.spare_copies import DAY_SECONDS, SpareCopy, SpareKind, remove_copies, survey_copies
+from actions.run.store.copy import refreshed_copy
 from actions.run.store.lease import take_lease
-from actions.run.store.mirror import TakenStore, refreshed_copy
 from actions.run.store.rows import append_rows, append_to_store
-from actions.run.takeover.take_over import take_over_run
+from actions.run.takeover.takeover import take_over_run
 from tests.support.program import Program
 from tests.support.released import unpack
 from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
@@ -70,7 +71,7 @@ async def taken_twice(tmp_path: Path, name: str) -> Path:
     lease = await take_lease(store, name, BEN, after=await store.lease(name))
     await append_to_store(store, name, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     await take_lease(store, name, BEN, after=lease, epoch=2)
-    await take_over_run(name, TakenStore(store, CLOCK), CLOCK, confirm=name, is_machine_gone=True, starts=False)
+    await take_over_run(name, store, CLOCK, confirm=name, is_machine_gone=True, starts=False)
     store.close()
     return folder.with_name(f".{name}.before-epoch-3")
 
@@ -159,7 +160,7 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
 ) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-forgotten"))
     folder = runs_folder() / "fake-forgotten"
-    (folder / "restored.json").write_text("{}")  # then nothing else stands against it
+    note_elsewhere(folder, ANNA, 9)  # then nothing else stands against it
     found = survey_run(folder)
     assert found.put_aside == (aside,)
     _say_loss(found, is_archived=False)

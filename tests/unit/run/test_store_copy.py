@@ -16,7 +16,7 @@ from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
 from actions.run.output.segments import SEAL_BYTES, SealedSegment, StreamReader, sealed
 from actions.run.output.streams import POINTS, stream_path
-from actions.run.store.mirror import MOST_SEGMENT_BYTES, fetch_run
+from actions.run.store.copy import MOST_SEGMENT_BYTES, fetch_run
 from actions.run.store.objects import RunStore
 from actions.run.store.rows import append_rows
 from tests.unit.run.world import creation, make_run

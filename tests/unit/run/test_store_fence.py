@@ -18,8 +18,8 @@ from actions.run.journal.folder import terraform_path
 from actions.run.state.records import Output
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess
+from actions.run.store.copy import fetch_run
 from actions.run.store.lease import take_lease
-from actions.run.store.mirror import fetch_run
 from actions.run.store.objects import GuardedStore, RunStore, StoreLease
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared

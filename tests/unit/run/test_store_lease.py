@@ -19,8 +19,8 @@ from actions.run.state.records import Operator, Output, RequestKind, RunRequest,
 from actions.run.state.view import RunView
 from actions.run.store import lease as leases
 from actions.run.store.access import StoreAccess
+from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.mirror import TakenStore, become_original, fetch_run
 from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
@@ -143,12 +143,12 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
         old = Published(folder, clock)
         async with accompanied(old):
             await seconds_until(clock, lambda: old.publisher.sent == 1, 5)
-        taken = TakenStore(old.store, clock)
-        first = await taken.take(folder.name, BEN, after=await lease_there(old.store, folder.name))
-        second = await taken.take(folder.name, eve, after=await lease_there(old.store, folder.name))
-        await taken.record(folder.name, TakenOver(eve, second.epoch, BEN), second)
+        store, name = old.store, folder.name
+        first = await take_lease(store, name, BEN, after=await lease_there(store, name))
+        second = await take_lease(store, name, eve, after=await lease_there(store, name))
+        await append_to_store(store, name, TakenOver(eve, second.epoch, BEN), clock=clock, epoch=second.epoch)
         with pytest.raises(TakenError, match=r"Another machine has taken over .* meanwhile \(epoch 3\)"):
-            await taken.record(folder.name, TakenOver(BEN, first.epoch, ANNA), first)
+            await append_to_store(store, name, TakenOver(BEN, first.epoch, ANNA), clock=clock, epoch=first.epoch)
         assert [row.seq for row in await read_rows(old.store, folder.name)] == [1, 2]
         old.close()
 

@@ -14,7 +14,7 @@ from actions.run.output.reader import OutputReader
 from actions.run.state.records import Action, Intent, Outcome, Output, RequestKind, Result, RunRequest
 from actions.run.state.view import NoticeKind, RunState
 from actions.run.store import publish
-from actions.run.store.mirror import fetch_run
+from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
 from tests.support.stores import (

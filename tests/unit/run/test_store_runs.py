@@ -42,13 +42,14 @@ from actions.run.report import run_table
 from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
 from actions.run.state.view import RunState
 from actions.run.store import files
+from actions.run.store.copy import become_original, fetch_run, look_at_store
 from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
 from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store, look_at_runs
-from actions.run.store.mirror import TakenStore, fetch_run, look_at_store
 from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
-from actions.run.store.rows import RowsHead, read_rows
+from actions.run.store.rows import RowsHead, append_to_store, read_rows
+from actions.run.takeover.takeover import take_over_run
 from tests.support.polling import wait
 from tests.support.stores import (
     ANNA,
@@ -170,13 +171,14 @@ def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Pa
 
     async def take() -> Path:
         store, clock = opened(), SystemClock()
-        taken = TakenStore(store, clock)
-        lease = await taken.read(folder.name)
+        lease = await store.lease(folder.name)
         assert lease is not None
-        mine = await taken.take(folder.name, BEN, after=lease)
-        await taken.record(folder.name, TakenOver(BEN, mine.epoch, lease.owner), mine)
+        mine = await take_lease(store, folder.name, BEN, after=lease)
+        body = TakenOver(BEN, mine.epoch, lease.owner)
+        await append_to_store(store, folder.name, body, clock=clock, epoch=mine.epoch)
         place = tmp_path / "ben" / folder.name
-        await taken.fetch(folder.name, place)
+        await fetch_run(store, folder.name, place)
+        become_original(place)
         store.close()
         return place
 
@@ -196,9 +198,9 @@ def test_a_run_that_was_taken_over_ends_its_old_runner(home: Proxy, tmp_path: Pa
 async def test_a_run_without_a_record_in_the_home_stays_with_the_machine_that_has_it(home: Proxy) -> None:
     """Its runner died between the lease and the first record: a takeover would make that record its own."""
     store = opened()
-    lease = await take_lease(store, "fake-1121-0001", ANNA, after=None)
+    await take_lease(store, "fake-1121-0001", ANNA, after=None, about=RunAbout("fake-1121-0001"))
     with pytest.raises(MissingError, match="no record of fake-1121-0001 yet"):
-        await TakenStore(store, SystemClock()).take("fake-1121-0001", BEN, after=lease)
+        await take_over_run("fake-1121-0001", store, SystemClock(), confirm="fake-1121-0001", starts=False)
     left = await store.lease("fake-1121-0001")
     store.close()
     assert left is not None

@@ -13,7 +13,7 @@ from actions.run.output import segments
 from actions.run.output.reader import OutputReader
 from actions.run.output.streams import stream_path
 from actions.run.state.records import Action, Intent, Outcome, Result
-from actions.run.store.mirror import fetch_run
+from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
 from actions.run.store.series import OutputCopy, streams_in
 from actions.telemetry.points import Point

@@ -19,7 +19,7 @@ from actions.base.process import own_identity
 from actions.run import summaries
 from actions.run.client import find_run, list_runs, load_run, resume_interrupted
 from actions.run.journal.elsewhere import note_elsewhere
-from actions.run.journal.folder import journal_path, restored_path
+from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.reader import RunReader, RunSummary, run_summary
 from actions.run.journal.store import Journal, append_record, copy_rows
@@ -147,10 +147,6 @@ def _another_machine(folder: Path) -> None:
     note_elsewhere(folder, Operator("grace", "bastion"), 2)
 
 
-def _restored(folder: Path) -> None:
-    restored_path(folder).write_text("{}")
-
-
 def _another_journal(folder: Path) -> None:
     """A copy of an older state, put back with its old times."""
     path = journal_path(folder)
@@ -163,7 +159,7 @@ def _another_journal(folder: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@pytest.mark.parametrize("change", [_a_record, _an_open_journal, _another_machine, _restored, _another_journal])
+@pytest.mark.parametrize("change", [_a_record, _an_open_journal, _another_machine, _another_journal])
 def test_a_summary_is_not_believed_once_anything_has_changed(
     tmp_path: Path, folds: list[Path], change: Callable[[Path], None]
 ) -> None:

@@ -1,10 +1,13 @@
-"""A run taken over from a home, over a pretend world; and what is read of a run in its cluster."""
+"""A run taken over from a store that is a folder."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,27 +17,26 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import (
-    AccessError,
     ConflictError,
     ConsoleError,
-    FormatError,
     MissingError,
     RefusedError,
     UnreachableError,
     UsageError,
 )
+from actions.base.executors import in_thread
+from actions.base.objects import ListedObject, WriteReceipt
 from actions.cloud.aws_session import MissingPermissionError
 from actions.run.client import list_runs, load_run, resume_interrupted, send_request, set_limits, start_runner
 from actions.run.context.operator import present_operator
-from actions.run.context.stage_context import CLUSTER_UID, known_cluster_uid
+from actions.run.context.stage_context import known_cluster_uid
+from actions.run.context.store_address import run_key
 from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.journal.elsewhere import FenceState, read_fence, refuse_elsewhere, write_fence
-from actions.run.journal.folder import kubeconfig_path, runs_folder
+from actions.run.journal.folder import journal_path, kubeconfig_path, runs_folder
 from actions.run.journal.mirrored import MirrorMark, read_mark
-from actions.run.journal.store import DiskFullError, append_record
+from actions.run.journal.store import DiskFullError, Journal
 from actions.run.objects.ownership import Entry, ObjectOwner
-from actions.run.presence.lease import lease_of
-from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
@@ -46,22 +48,22 @@ from actions.run.state.records import (
     Limits,
     Operator,
     Outcome,
-    Output,
     Owned,
     RequestKind,
     Result,
     RunRequest,
     TakenOver,
-    encode_body,
 )
 from actions.run.state.view import OwnedObject, StageState
-from actions.run.store.lease import LEASE_SECONDS
+from actions.run.store.files import LAUNCHED, launched_archive, small_files
+from actions.run.store.lease import LEASE_SECONDS, take_lease
 from actions.run.store.local import LocalStore
-from actions.run.store.objects import LeaseDocument, StoreLease
-from actions.run.takeover import access, arrival, take_over
-from actions.run.takeover.arrival import Searched, arrival_records, gone_sentences
-from actions.run.takeover.evidence import FoundObject, FoundObjects, own_objects, rebuilt_stages, records_of
-from actions.run.takeover.take_over import take_over_run
+from actions.run.store.objects import LeaseDocument, RunAbout, StoreLease
+from actions.run.store.rows import append_rows
+from actions.run.takeover import reach, strays, takeover
+from actions.run.takeover.arrival import arrival_records
+from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
+from actions.run.takeover.takeover import take_over_run
 from tests.unit.run.world import creation, make_run, outline
 
 CLOCK = SystemClock()
@@ -69,46 +71,55 @@ ANNA = Operator("anna", "bastion-1")
 RUN = "fake-1121-0001"
 
 
-def a_lease(epoch: int, owner: Operator, age_seconds: float = 3600.0) -> StoreLease:
-    """A lease that holds for half a minute."""
-    document = LeaseDocument(epoch, owner, "", "", LEASE_SECONDS, "")
-    return StoreLease(document, f"tag-{epoch}", 0.0, age_seconds)
+class FolderStore(LocalStore):
+    """A store in a folder, which can fail."""
 
-
-class Home:
-    """A home that is a folder."""
-
-    def __init__(self, folder: Path, lease: StoreLease | None) -> None:
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.folder = folder
-        self.lease = lease
-        self.is_away = False
         self.fault: ConsoleError | None = None
+        """For all but leases."""
         self.takes_records = True
+        self.renewals = 0
+        """The times that another machine renews its lease, each before one of ours."""
+        self.renewed_by = ANNA
 
-    async def read(self, run_id: str) -> StoreLease | None:
-        return self.lease
-
-    async def take(self, run_id: str, owner: Operator, *, after: Any) -> StoreLease:
-        if after != self.lease:
-            raise ConflictError("another has taken it")
-        self.lease = a_lease(after.epoch + 1, owner, 0.0)
-        return self.lease
-
-    async def record(self, run_id: str, body: TakenOver, lease: Any) -> None:
-        assert body.epoch == lease.epoch
-        if not self.takes_records:
-            raise UnreachableError("the home does not answer")
-        append_record(self.folder, body, deed="the takeover")
-
-    async def fetch(self, run_id: str, folder: Path) -> None:
-        if self.is_away:
-            raise UnreachableError("the home does not answer")
-        if self.fault is not None:
+    async def objects(self, prefix: str) -> list[ListedObject]:
+        if self.fault is not None and not prefix.endswith("journal/"):
             raise self.fault
-        shutil.copytree(self.folder, folder)
+        return await super().objects(prefix)
 
-    async def look(self, run_id: str, folder: Path) -> None:
-        await self.fetch(run_id, folder)
+    async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+        if not self.takes_records and "/journal/" in name:
+            raise UnreachableError("the store does not answer")
+        return await super().replace(name, data, etag=etag)
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        if self.renewals and after is not None:
+            self.renewals -= 1
+            other = replace(after.document, owner=self.renewed_by, seconds=LEASE_SECONDS, nonce=f"n-{self.renewals}")
+            await super().put_lease(run_id, other, after=after)
+        return await super().put_lease(run_id, document, after=after)
+
+    async def let(self, *, epoch: int = 1, owner: Operator = ANNA, age_seconds: float = 3600.0) -> None:
+        """Let a machine have the lease, renewed some seconds ago."""
+        await take_lease(self, RUN, owner, after=await self.lease(RUN), epoch=epoch, about=RunAbout(RUN))
+        at = time.time() - age_seconds
+        os.utime(self.folder / "runs" / RUN / "lease.json", (at, at))
+
+    async def known(self) -> StoreLease:
+        lease = await self.lease(RUN)
+        assert lease is not None
+        return lease
+
+
+async def put(store: LocalStore, folder: Path) -> None:
+    """Write records and files of a run into a store."""
+    journal = Journal(journal_path(folder), CLOCK)
+    await append_rows(store, folder.name, journal.rows(), epoch=1)
+    journal.close()
+    for name, data in {**small_files(folder), LAUNCHED: launched_archive(folder)}.items():
+        await store.put_if_absent(run_key(folder.name, f"files/{name}"), data)
 
 
 class SlowClock(SystemClock):
@@ -121,13 +132,25 @@ class SlowClock(SystemClock):
         self.waited += seconds
 
 
+def a_store(tmp_path: Path, created: Created | None = None) -> FolderStore:
+    """A store with a run of anna's, of which nothing was heard for an hour."""
+    store = FolderStore(tmp_path / "store")
+
+    async def fill() -> None:
+        await put(store, make_run(tmp_path / "there", CLOCK, created=created))
+        await store.let()
+
+    asyncio.run(fill())
+    return store
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderStore:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
-    return Home(make_run(tmp_path / "there", CLOCK), a_lease(1, ANNA))
+    return a_store(tmp_path)
 
 
-async def test_a_run_without_a_sign_is_taken_over_at_once(home: Home) -> None:
+async def test_a_run_without_a_sign_is_taken_over_at_once(home: FolderStore) -> None:
     clock = SlowClock()
     done = await take_over_run(RUN, home, clock, starts=False)
     view = load_run(done.folder)
@@ -138,20 +161,20 @@ async def test_a_run_without_a_sign_is_taken_over_at_once(home: Home) -> None:
     assert f"{present_operator()}, who took it over (epoch 2)" in run_table(view)
 
 
-async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: Home) -> None:
-    home.lease = a_lease(1, ANNA, 4.0)
+async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: FolderStore) -> None:
+    await home.let(age_seconds=4.0)
     clock = SlowClock()
     for typed in ("", "yes"):
         with pytest.raises(UsageError, match=r"anna@bastion-1 carries out .* 4 s old"):
             await take_over_run(RUN, home, clock, confirm=typed, starts=False)
-    assert home.lease.epoch == 1
+    assert (await home.known()).epoch == 1
     assert not (runs_folder() / RUN).exists()
     said: list[str] = []
     await take_over_run(RUN, home, clock, confirm=RUN, starts=False, say=said.append)
     assert clock.waited == GRACE_SECONDS
     assert said[-1] == (
         f"Waiting {GRACE_SECONDS:.0f} s, as anna@bastion-1 may be alive and about to change something: "
-        "the last heartbeat in its store is 4 s old."
+        f"the last heartbeat in {home.address} is 4 s old."
     )
 
 
@@ -160,47 +183,27 @@ async def test_what_the_earlier_machine_makes_meanwhile_is_looked_for_again(
 ) -> None:
     """Its last records may not have reached the home, and for some seconds it may still be about to make something."""
     first = replace(creation(), stages=(outline("access", kind="kubeconfig"),))
-    home = Home(make_run(tmp_path / "other", CLOCK, created=first), a_lease(1, ANNA, 4.0))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+    home = await in_thread("test", a_store, tmp_path, first)
+    await home.let(age_seconds=4.0)
     clock = SlowClock()
     searched: list[float] = []
 
-    async def connect(folder: Path, *_: Any, **__: Any) -> tuple[dict[str, str], None]:
+    async def connect(folder: Path, *_: Any) -> None:
         kubeconfig_path(folder).write_text("{}")
-        return {}, None
 
-    async def claim(*_: Any) -> str:
+    async def point(*_: Any) -> str:
         return ""
 
     async def search(*_: Any, **__: Any) -> Searched:
         searched.append(clock.waited)
         return Searched()
 
-    monkeypatch.setattr(access, "connect_here", connect)
-    monkeypatch.setattr(take_over, "_claimed", claim)
-    monkeypatch.setattr(take_over, "record_strays", search)
+    monkeypatch.setattr(reach, "_connect", connect)
+    monkeypatch.setattr(takeover, "_pointed", point)
+    monkeypatch.setattr(takeover, "record_strays", search)
     await take_over_run(RUN, home, clock, confirm=RUN, starts=False)
     assert searched == [0.0, GRACE_SECONDS]
-
-
-class Renewed(Home):
-    """A home whose machine renews its lease before each of the first takes."""
-
-    def __init__(self, folder: Path, lease: StoreLease, renewals: int, owner: Operator = ANNA) -> None:
-        super().__init__(folder, lease)
-        self.renewals = renewals
-        self.owner = owner
-
-    async def take(self, run_id: str, owner: Operator, *, after: Any) -> StoreLease:
-        if self.renewals and self.lease is not None:
-            self.renewals -= 1
-            self.lease = replace(
-                self.lease,
-                document=replace(self.lease.document, owner=self.owner),
-                tag=f"{self.lease.tag}+",
-                age_seconds=0.0,
-            )
-        return await super().take(run_id, owner, after=after)
 
 
 @pytest.mark.parametrize(
@@ -214,19 +217,18 @@ class Renewed(Home):
     ids=["alive", "restless", "unconfirmed", "another machine"],
 )
 async def test_a_lease_is_taken_between_two_renewals_of_the_earlier_machine(
-    home: Home, renewals: int, owner: Operator, confirm: str, refusal: type[ConsoleError] | None
+    home: FolderStore, renewals: int, owner: Operator, confirm: str, refusal: type[ConsoleError] | None
 ) -> None:
-    renewed = Renewed(home.folder, a_lease(1, ANNA), renewals, owner)
+    home.renewals, home.renewed_by = renewals, owner
     if refusal is None:
-        done = await take_over_run(RUN, renewed, SlowClock(), confirm=confirm, starts=False)
+        done = await take_over_run(RUN, home, SlowClock(), confirm=confirm, starts=False)
         assert (done.epoch, done.previous) == (2, ANNA)
         return
     with pytest.raises(refusal) as refused:
-        await take_over_run(RUN, renewed, SlowClock(), confirm=confirm, starts=False)
+        await take_over_run(RUN, home, SlowClock(), confirm=confirm, starts=False)
     if owner != ANNA:  # who takes a run over has never carried it out, and is not told to stop
         assert refused.value.message == f"{owner} has taken over {RUN} at the same moment. Nothing was changed here."
-    assert renewed.lease is not None
-    assert renewed.lease.epoch == 1
+    assert (await home.known()).epoch == 1
 
 
 def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
@@ -248,7 +250,7 @@ def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
 
 
 class Unknowing:
-    """The backend of a run whose cluster has no record of it."""
+    """The backend of a run whose cluster its journal does not know."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -268,89 +270,78 @@ class Unknowing:
     async def aclose(self) -> None: ...
 
 
-class InCluster(LocalStore):
-    """The store in a cluster, which may refuse leases."""
+async def pointed(home: FolderStore, cluster: LocalStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write the epoch of a takeover into the run's cluster, as a takeover does."""
 
-    refusal: ConsoleError | None = None
+    @asynccontextmanager
+    async def found(*_: object) -> AsyncIterator[LocalStore]:
+        yield cluster
 
-    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
-        if self.refusal is not None:
-            raise self.refusal
-        return await super().put_lease(run_id, document, after=after)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InCluster:
-    store = InCluster(tmp_path / "cluster")
-
-    async def chosen(*_: object) -> InCluster:
-        return store
-
-    monkeypatch.setattr(take_over, "LiveBackend", Unknowing)
-    monkeypatch.setattr(take_over, "cluster_store", lambda *_: store)
-    monkeypatch.setattr(take_over, "chosen_cluster_store", chosen)
-    return store
-
-
-@pytest.mark.parametrize("refusal", [None, AccessError("You may not create Leases.")])
-async def test_a_cluster_that_does_not_know_the_run_yet_gets_its_lease_with_the_takeover(
-    tmp_path: Path, cluster: InCluster, refusal: ConsoleError | None
-) -> None:
-    first = replace(creation(), stages=(outline("access", kind="kubeconfig"),))
-    folder = make_run(tmp_path, CLOCK, created=first)
-    cluster.refusal = refusal
+    monkeypatch.setattr(takeover, "cluster_store", found)
+    lease = await take_lease(home, RUN, present_operator(), after=await home.known())
     with arrival_records(folder, CLOCK) as records:
-        records.write(TakenOver(present_operator(), 2, ANNA))
-        for _ in range(2):
-            assert not await take_over._claimed(folder, records, CLOCK, a_lease(2, present_operator()))
-            records.write(Output({CLUSTER_UID: "uid"}), stage="access", attempt=1)  # before, it may be another cluster
-    found = await cluster.lease(RUN)
-    known = (found.owner, found.epoch) if found else None
-    assert known == (None if refusal else (present_operator(), 2))
+        return await takeover._pointed(folder, records, CLOCK, lease, home)
+
+
+async def test_the_cluster_names_the_new_machine_to_one_that_reaches_the_cluster_alone(
+    home: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, folder = LocalStore(tmp_path / "cluster"), tmp_path / "there" / "runs" / RUN
+    await take_lease(cluster, RUN, ANNA, after=None, about=RunAbout(RUN))
+    assert await pointed(home, cluster, folder, monkeypatch) == "the last heartbeat in its cluster is 0 s old"
+    lease = await cluster.lease(RUN)
+    assert lease is not None
+    assert (lease.epoch, str(lease.owner)) == (2, str(present_operator()))
+
+
+async def test_a_later_machine_that_the_cluster_names_is_not_overruled(
+    home: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, folder = LocalStore(tmp_path / "cluster"), tmp_path / "there" / "runs" / RUN
+    await take_lease(cluster, RUN, ANNA, after=None, epoch=7, about=RunAbout(RUN))
+    with pytest.raises(ConflictError, match=r"lease of a later machine: anna@bastion-1 \(epoch 7\)"):
+        await pointed(home, cluster, folder, monkeypatch)
 
 
 @pytest.mark.parametrize("has_made", [True, False])
 async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: InCluster, *, has_made: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_made: bool
 ) -> None:
-    """It was cut off before the home knew that the run had reached the cluster, and comes back there first."""
+    """It was cut off before the store knew that the run had reached the cluster, and comes back there first."""
     first = replace(creation(), stages=(outline("access", kind="kubeconfig"), outline("objects", kind="manifests")))
     folder = make_run(tmp_path, CLOCK, created=first)
     kubeconfig_path(folder).write_text("{}")
     item = OwnedObject("objects", "v1", "Namespace", "", "trial", "uid-trial", existed=False, is_deleted=False)
 
     async def found(*_: Any, **__: Any) -> tuple[FoundObjects, tuple[str, ...]]:
-        return FoundObjects(own=(FoundObject(item, 1.0),) if has_made else ()), ()
+        return FoundObjects(own=(item,) if has_made else ()), ()
 
-    monkeypatch.setattr(arrival, "LiveBackend", Unknowing)
-    monkeypatch.setattr(arrival, "objects_of", found)
+    monkeypatch.setattr(strays, "LiveBackend", Unknowing)
+    monkeypatch.setattr(strays, "objects_of", found)
     with arrival_records(folder, CLOCK) as records:
         records.write(TakenOver(present_operator(), 2, ANNA))
-        await take_over._searched(folder, records, CLOCK, a_lease(2, present_operator()), since=0.0)
+        await takeover._searched(folder, records, CLOCK, since=0.0)
         view = records.view()
     assert known_cluster_uid(view) == ("uid-cluster" if has_made else "")
     assert view.stage("access").state is StageState.PENDING
-    lease = await cluster.lease(RUN)
-    assert (lease.epoch if lease else 0) == (2 if has_made else 0)
 
 
-async def test_a_machine_that_is_gone_is_not_waited_for(home: Home) -> None:
-    home.lease = a_lease(1, ANNA, 4.0)
+async def test_a_machine_that_is_gone_is_not_waited_for(home: FolderStore) -> None:
+    await home.let(age_seconds=4.0)
     clock = SlowClock()
     done = await take_over_run(RUN, home, clock, confirm=RUN, is_machine_gone=True, starts=False)
     assert clock.waited == 0
     assert load_run(done.folder).epoch == 2
 
 
-async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: Home) -> None:
-    home.is_away = True
+async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: FolderStore) -> None:
+    home.fault = UnreachableError("the store does not answer")
     with pytest.raises(UnreachableError, match="does not answer") as raised:
         await take_over_run(RUN, home, CLOCK, starts=False)
     assert "repeat the command" in raised.value.hint
     assert list_runs() == []
-    home.is_away = False
-    home.lease = a_lease(2, present_operator())
-    await take_over_run(RUN, home, CLOCK, starts=False)
+    home.fault = None
+    await take_over_run(RUN, home, CLOCK, confirm=RUN, is_machine_gone=True, starts=False)
     assert load_run(runs_folder() / RUN).epoch == 3
 
 
@@ -360,7 +351,7 @@ async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: Home) -> N
     ids=["right", "disk"],
 )
 async def test_every_reason_not_to_fetch_a_run_is_a_sentence_that_says_what_to_do(
-    home: Home, fault: ConsoleError
+    home: FolderStore, fault: ConsoleError
 ) -> None:
     home.fault = fault
     with pytest.raises(type(fault)) as raised:
@@ -371,10 +362,10 @@ async def test_every_reason_not_to_fetch_a_run_is_a_sentence_that_says_what_to_d
 
 def test_a_copy_that_could_not_be_refreshed_gives_the_time_of_its_zone() -> None:
     (_, old) = MirrorMark("s3://team/runs", 0.0).notices(RUN, 1000.0, is_unattended=False)
-    assert old.text.endswith("this is the run as of 00:00:00 UTC.")
+    assert old.text.endswith("this is it as of 00:00:00 UTC.")
 
 
-async def test_a_takeover_whose_record_is_not_taken_says_that_it_has_to_be_repeated(home: Home) -> None:
+async def test_a_takeover_whose_record_is_not_taken_says_that_it_has_to_be_repeated(home: FolderStore) -> None:
     home.takes_records = False
     with pytest.raises(UnreachableError) as raised:
         await take_over_run(RUN, home, CLOCK, starts=False)
@@ -389,8 +380,8 @@ class CutShort(SlowClock):
         raise asyncio.CancelledError
 
 
-async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it_is_repeated(home: Home) -> None:
-    home.lease = a_lease(1, ANNA, 4.0)
+async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it_is_repeated(home: FolderStore) -> None:
+    await home.let(age_seconds=4.0)
     with pytest.raises(asyncio.CancelledError):  # the earlier machine may still be about to change something
         await take_over_run(RUN, home, CutShort(), confirm=RUN, starts=False)
     folder = runs_folder() / RUN
@@ -398,7 +389,7 @@ async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it
     for refused in (lambda: start_runner(folder), lambda: send_request(folder, RequestKind.TEARDOWN, start=False)):
         with pytest.raises(RefusedError, match="about to be taken over by this machine") as raised:
             refused()
-        assert f"eksml-tui runs adopt CLUSTER {RUN}" in raised.value.hint  # this one has no home in its records
+        assert f"eksml-tui runs takeover {RUN} --from {home.address}" in raised.value.hint
     assert "has not come to its end" in run_table(load_run(folder))
     clock = SlowClock()
     done = await take_over_run(RUN, home, clock, confirm=RUN, starts=False)
@@ -406,18 +397,17 @@ async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it
     send_request(done.folder, RequestKind.TEARDOWN, start=False)
 
 
-async def test_an_unknown_run_and_one_of_this_machine_are_refused(home: Home) -> None:
+async def test_an_unknown_run_and_one_of_this_machine_are_refused(home: FolderStore) -> None:
     done = await take_over_run(RUN, home, CLOCK, starts=False)
     with pytest.raises(RefusedError, match="This machine has it already"):
         await take_over_run(RUN, home, CLOCK, confirm=RUN, starts=False)
-    home.lease = None
     with pytest.raises(MissingError) as missing:
         await take_over_run("another", home, CLOCK, starts=False)
-    assert "runs adopt CLUSTER" in missing.value.hint
+    assert "eksml-tui audit CLUSTER" in missing.value.hint
     assert done.folder.exists()
 
 
-async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: Home) -> None:
+async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: FolderStore) -> None:
     done = await take_over_run(RUN, home, CLOCK, starts=False)
     write_fence(done.folder, FenceState(taken_by=ANNA, epoch=3))
     for refused in (
@@ -429,8 +419,7 @@ async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: Home
         with pytest.raises(RefusedError, match=r"taken over by anna@bastion-1 \(epoch 3\)"):
             refused()
     assert resume_interrupted() == []
-    assert home.lease is not None
-    home.lease = replace(home.lease, document=replace(home.lease.document, epoch=3, owner=ANNA), age_seconds=3600.0)
+    await home.let(epoch=3)
     again = await take_over_run(RUN, home, CLOCK, starts=False)
     assert load_run(again.folder).epoch == 4
     refuse_elsewhere(again.folder, load_run(again.folder))
@@ -444,43 +433,6 @@ def test_requests_name_who_made_them(tmp_path: Path) -> None:
     assert [str(request.by) for request in view.requests] == [str(present_operator()), "anna@bastion-1"]
     assert "teardown  by anna@bastion-1" in run_table(view)
     assert json.loads(run_json(view))["requests"][1]["by"] == "anna@bastion-1"
-
-
-def config_map(**run: Any) -> dict[str, Any]:
-    body = {
-        "id": RUN,
-        "blueprint": "fake",
-        "version": "0.1.0",
-        "account": "",
-        "region": "us-west-2",
-        "cluster": "pretend",
-        "home": "",
-        "state": "running",
-        "stage": "",
-        "epoch": 2,
-        "owner": {"user": "anna", "host": "b\u202e1"},
-        "heartbeat": "2026-11-23T15:00:00Z",
-        **run,
-    }
-    data = {RUN_KEY: json.dumps(body), CREATED_KEY: encode_body(creation())}
-    metadata = {"name": f"eksml-run-{RUN}", "namespace": "default", "labels": LABELS, "resourceVersion": "7"}
-    return {"metadata": metadata, "data": data}
-
-
-def test_the_lease_in_a_cluster_is_read_strictly() -> None:
-    lease = lease_of(config_map())
-    assert (lease.run_id, lease.epoch, lease.version) == (RUN, 2, "7")
-    assert lease.owner is not None
-    assert "\u202e" not in str(lease.owner)
-    assert isinstance(lease.created, Created)
-    for wrong in ({"id": "other"}, {"epoch": 0}, {"epoch": "2"}, {"stages": [{"id": 1}]}):
-        with pytest.raises(FormatError):
-            lease_of(config_map(**wrong))
-    other = config_map()
-    other["data"][CREATED_KEY] = encode_body(replace(creation(), run_id="other"))
-    assert lease_of(other).created is None
-    other["data"][CREATED_KEY] = "[" * 100_000
-    assert lease_of(other).created is None
 
 
 MANAGED = frozenset({"eksml-tui"})
@@ -510,90 +462,13 @@ def test_only_what_all_evidence_is_for_counts_as_the_runs() -> None:
         versions={("batch", "Job"): "batch/v1"},
         known=frozenset({"known"}),
     )
-    assert [one.item.name for one in found.own] == ["ours"]
-    assert found.own[0].item.is_adopted
+    assert [item.name for item in found.own] == ["ours"]
+    assert found.own[0].is_adopted
     assert [line.partition(":")[0] for line in found.doubtful] == [
         "Job work/older",
         "Job work/copied",
         "Job work/elsewhere",
     ]
-
-
-OUTLINES = (
-    outline("provision", "terraform"),
-    outline("operators", "manifests", ("provision",)),
-    outline("train", "job", ("operators",)),
-    outline("export", "job", ("train",)),
-)
-
-
-def test_stages_follow_from_what_they_have_made() -> None:
-    stages = rebuilt_stages(OUTLINES, made={"train": [1500.0]}, published=(), launched_at=1000.0, may_perform=False)
-    assert [(stage.id, stage.state) for stage in stages] == [
-        ("provision", StageState.SUCCEEDED),
-        ("operators", StageState.SUCCEEDED),
-        ("train", StageState.UNKNOWN),
-        ("export", StageState.PENDING),
-    ]
-
-
-def test_a_stage_under_way_whose_parameters_are_lost_is_not_performed_again() -> None:
-    for may_perform, state in ((True, StageState.UNKNOWN), (False, StageState.FAILED)):
-        stages = rebuilt_stages(
-            OUTLINES, made={"operators": [1500.0]}, published=(), launched_at=1000.0, may_perform=may_perform
-        )
-        assert [stage.state for stage in stages] == [
-            StageState.SUCCEEDED,
-            state,
-            StageState.PENDING,
-            StageState.PENDING,
-        ]
-
-
-def test_what_the_lost_runner_has_published_counts_first() -> None:
-    published = (
-        StagePresence("provision", StageState.SUCCEEDED, 2, 1100.0, 1200.0),
-        StagePresence("operators", StageState.FAILED, 1, 1200.0, 1300.0),
-    )
-    stages = rebuilt_stages(OUTLINES, made={}, published=published, launched_at=1000.0, may_perform=True)
-    assert [stage.state for stage in stages[:3]] == [StageState.SUCCEEDED, StageState.FAILED, StageState.PENDING]
-    assert (stages[0].began_at, stages[0].ended_at, stages[0].attempt) == (1100.0, 1200.0, 2)
-
-
-def test_a_stage_that_the_parameters_of_this_machine_skip_counts_if_the_run_has_begun_it() -> None:
-    outlines = tuple(replace(each, is_skipped=each.id != "train") for each in OUTLINES)
-    published = (
-        StagePresence("provision", StageState.SUCCEEDED, 1, 1100.0, 1200.0),
-        StagePresence("export", StageState.SKIPPED),
-    )
-    stages = rebuilt_stages(
-        outlines, made={"operators": [1300.0]}, published=published, launched_at=1000.0, may_perform=False
-    )
-    assert [(stage.id, stage.state) for stage in stages] == [
-        ("provision", StageState.SUCCEEDED),
-        ("operators", StageState.FAILED),
-        ("train", StageState.PENDING),
-    ]
-
-
-def test_the_rebuilt_records_fold_to_a_run_with_what_it_owns() -> None:
-    created = replace(creation(), stages=OUTLINES)
-    found = own_objects(
-        [entry("ours")], run_id=RUN, stages={"train"}, since=1000.0, versions={("batch", "Job"): "batch/v1"}
-    )
-    stages = rebuilt_stages(OUTLINES, made={"train": [2000.0]}, published=(), launched_at=1000.0, may_perform=True)
-    bodies = records_of(stages, found.own)
-    assert [body.at for body in bodies] == sorted(body.at for body in bodies)
-    records = [JournalRecord(1, 1000.0, "operator", "", 0, created)]
-    records += [
-        JournalRecord(2 + index, each.at, "operator", each.stage, each.attempt, each.body)
-        for index, each in enumerate(bodies)
-    ]
-    view = fold(records)
-    assert any(isinstance(each.body, Owned) for each in bodies)
-    assert view.stage("train").state is StageState.UNKNOWN
-    assert [item.uid for item in view.owned_by("train")] == ["uid-ours"]
-    assert view.made_uids == {"uid-ours"}
 
 
 async def test_the_console_asks_for_the_runs_id(tmp_path: Path) -> None:

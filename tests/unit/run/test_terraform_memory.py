@@ -27,7 +27,7 @@ from actions.run.state.records import (
     decode_body,
     encode_body,
 )
-from actions.run.terraform_changes import request_import, terraform_json, terraform_report, terraform_table, waive
+from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table, waive
 from tests.unit.run.test_fold import view_of
 from tests.unit.run.world import make_run
 
@@ -60,15 +60,6 @@ def test_an_end_is_taken_once_for_each_process() -> None:
     assert item.is_open
 
 
-def test_an_import_that_is_wished_for_is_still_open_until_it_was_done() -> None:
-    wished = ("provision", Resolved(GROUP, Resolution.IMPORT, "c:g"))
-    (item,) = view_of(("provision", ENDED), wished).stage("provision").terraform.pending
-    assert (item.is_open, item.resource_id) == (True, "c:g")
-    done = ("provision", Resolved(GROUP, Resolution.IMPORTED))
-    (item,) = view_of(("provision", ENDED), wished, done).stage("provision").terraform.pending
-    assert (item.is_open, item.resource_id) == (False, "c:g")
-
-
 @pytest.mark.parametrize("body", [ENDED, Interrupted("apply", 7, 70, "b"), Resolved("a", Resolution.TRACKED)])
 def test_records_are_read_as_they_were_written(body: OperationEnded | Interrupted | Resolved) -> None:
     assert decode_body(encode_body(body)) == body
@@ -95,19 +86,10 @@ def test_the_report_says_what_is_open_and_what_to_type(folder: Path) -> None:
     report = terraform_report(folder, load_run(folder))
     text = terraform_table(report, "r")
     assert f"{GROUP}: may exist outside the state" in text
-    assert f"eksml-tui runs import r '{GROUP}' ID" in text
+    assert f"import -var-file=run.tfvars.json '{GROUP}' ID" in text
     assert msgspec.json.decode(terraform_json(report))[0]["blocks"] == [GROUP]
     assert msgspec.json.decode(run_json(load_run(folder)))["stages"][0]["pending"] == [GROUP]
     assert f"provision: {GROUP}" in run_table(load_run(folder))
-
-
-def test_an_import_is_written_for_the_runner(folder: Path) -> None:
-    assert request_import(folder, GROUP, "c:g").stage == "provision"
-    (item,) = load_run(folder).stage("provision").terraform.pending
-    assert (item.how, item.resource_id) == (Resolution.IMPORT, "c:g")
-    for wrong in ("", "-force", "a\nb", "a\x1b[31mb"):
-        with pytest.raises(RefusedError, match="not a resource id"):
-            request_import(folder, GROUP, wrong)
 
 
 def test_a_waiver_needs_the_name(folder: Path) -> None:
@@ -121,8 +103,6 @@ def test_a_waiver_needs_the_name(folder: Path) -> None:
 def test_a_read_only_process_says_nothing_of_a_resource(folder: Path) -> None:
     before = journal_path(folder).read_bytes()
     promise_readonly()
-    with pytest.raises(RefusedError, match="read-only"):
-        request_import(folder, GROUP, "c:g")
     with pytest.raises(RefusedError, match="read-only"):
         waive(folder, GROUP, confirm=GROUP)
     assert journal_path(folder).read_bytes() == before
@@ -141,8 +121,6 @@ def test_an_unreadable_unsaved_state_is_unknown_and_can_be_waived(folder: Path) 
     unsaved.write_text("{torn")
     (stage,) = terraform_report(folder, load_run(folder))
     assert stage.unsaved == ("unknown",)
-    with pytest.raises(RefusedError, match="pushed or waived"):
-        request_import(folder, "errored.tfstate", "id")
     waive(folder, "errored.tfstate", confirm="errored.tfstate")
     assert not unsaved.exists()
     assert unsaved.with_name("errored.tfstate.waived").read_text() == "{torn"

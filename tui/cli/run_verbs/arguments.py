@@ -77,14 +77,6 @@ def _resume(verbs: Commands) -> None:
         action="store_true",
         help="do not wait for an answer of the run's store; only if no other machine has taken the run over",
     )
-    resume.add_argument(
-        "--restored",
-        action="store_true",
-        help="carry out a run restored from an archive; only if no other machine does",
-    )
-    resume.add_argument(
-        "--confirm", default="", metavar="ID", help="with --restored: the run's id, if its store or cluster is away"
-    )
 
 
 def _requests(verbs: Commands) -> None:
@@ -119,38 +111,28 @@ def _of_store(command: argparse.ArgumentParser) -> None:
 
 
 def _runs_of_others(verbs: Commands) -> None:
-    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one, from its store")
+    taken = verbs.add_parser("takeover", help="carry out a run of another machine on this one")
     taken.add_argument("run", metavar="RUN", help="the whole id of the run")
     taken.add_argument(
-        "--store",
-        default=argparse.SUPPRESS,
-        metavar=STORE,
-        help="the run's store (default: that of the settings, or of a copy that is here)",
+        "--from",
+        dest="source",
+        default="",
+        metavar="SOURCE",
+        help="cluster, s3://BUCKET/PREFIX or an archive (default: its store as known here, or of the settings)",
     )
     taken.add_argument(
         "--machine-is-gone",
         action="store_true",
         help="state that the other machine no longer exists: remove its locks, and do not wait for it",
     )
-    adopted = verbs.add_parser("adopt", help="rebuild a lost run from what its cluster and account still have")
-    adopted.add_argument(
-        "words",
-        nargs="*",
-        default=[],
-        metavar="CLUSTER RUN",
-        help="its cluster in EKS, then its id if the cluster has several runs; with --context or --demo only the id",
-    )
-    for verb in (taken, adopted):
-        verb.add_argument("--confirm", default="", metavar="ID", help="the run's id, if its machine may be alive")
-        add_options(verb, cluster_options(), suppress=True)
+    taken.add_argument("--confirm", default="", metavar="ID", help="the run's id, if its machine may be alive")
+    add_options(taken, cluster_options(), suppress=True)
 
 
 def _runs_storage(verbs: Commands) -> None:
     archive = verbs.add_parser("archive", help="write a run to one file, without secrets")
     archive.add_argument("run", metavar="RUN", help=RUN)
-    archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.zip)")
-    restore = verbs.add_parser("restore", help="restore a run from its archive, to look at")
-    restore.add_argument("file", type=Path, metavar="FILE", help="an archive that `runs archive` has written")
+    archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.tar)")
     remove = verbs.add_parser("rm", help="forget a run of which nothing is left: remove its journal, logs and curves")
     remove.add_argument("run", metavar="RUN", help=RUN)
     remove.add_argument(
@@ -200,11 +182,8 @@ def _runs_terraform(verbs: Commands) -> None:
     terraform = verbs.add_parser("terraform", help="show what Terraform has made in a run, and what it left open")
     terraform.add_argument("run", metavar="RUN", help=RUN)
     output_option(terraform)
-    taken = verbs.add_parser("import", help="give the id of a resource that Terraform may have created")
     waived = verbs.add_parser("waive", help="confirm that a resource Terraform may have created does not exist")
-    for verb, also in ((taken, ""), (waived, ", or errored.tfstate")):
-        verb.add_argument("run", metavar="RUN", help=RUN)
-        verb.add_argument("address", metavar="ADDRESS", help=f"the resource in Terraform's notation{also}")
-        verb.add_argument("--stage", default="", help="the stage, if several have the resource open")
-    taken.add_argument("id", metavar="ID", help="the id, in the form that terraform import expects")
+    waived.add_argument("run", metavar="RUN", help=RUN)
+    waived.add_argument("address", metavar="ADDRESS", help="the resource in Terraform's notation, or errored.tfstate")
+    waived.add_argument("--stage", default="", help="the stage, if several have the resource open")
     waived.add_argument("--confirm", default="", metavar="ADDRESS", help="the exact address again")

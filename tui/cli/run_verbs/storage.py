@@ -1,4 +1,4 @@
-"""`eksml-tui runs archive|restore|rm|clean`: what runs take on disk, and what becomes of them."""
+"""`eksml-tui runs archive|rm|clean`: what runs take on disk, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
 from actions.run.state.view import RunState
-from actions.run.storage.archive import Manifest, archive_run, archive_sentences, restore_run
+from actions.run.storage.archive import Archived, archive_run
 from actions.run.storage.spare_copies import allocated_bytes, remove_copies, survey_copies
 from actions.run.support.filters import learn_secrets
 from actions.run.terraform_changes import working_directories
@@ -27,15 +27,15 @@ from tui.cli.target import aws_environment
 
 def _archive(options: Namespace) -> int:
     folder = find_run(options.run)
-    file = options.file or Path(f"{folder.name}.zip")
-    manifest = _archived(folder, file)
-    for sentence in archive_sentences(manifest, file):
+    file = options.file or Path(f"{folder.name}.tar")
+    done = _archived(folder, file)
+    for sentence in done.sentences():
         _say(sentence)
-    _say(f"It has {counted(len(manifest.files), 'file')}, {size_text(file.stat().st_size)}.")
+    _say(f"It has {counted(done.files, 'file')}, {size_text(file.stat().st_size)}.")
     return 0
 
 
-def _archived(folder: Path, file: Path) -> Manifest:
+def _archived(folder: Path, file: Path) -> Archived:
     """Write the archive of a run. Secrets that its own processes have read are read here, too: texts may hold them.
 
     Raises:
@@ -43,21 +43,10 @@ def _archived(folder: Path, file: Path) -> Manifest:
     """
     from tui.settings.settings import form_of
 
-    form_of(file, {".zip": "zip"})
+    form_of(file, {".tar": "tar"})
     with suppress(JournalError):  # the archive is refused for it
         learn_secrets(folder, load_run(folder).parameters, os.environ)
     return archive_run(folder, file, SystemClock())
-
-
-def _restore(options: Namespace) -> int:
-    manifest = restore_run(options.file, SystemClock())
-    _say(f"Restored run {manifest.run} as it was at {manifest.archived_at}, {manifest.state}: to look at only.")
-    if manifest.state != RunState.TORN_DOWN.value:
-        _say(
-            "No runner is started for it. To carry it out here, if no other machine does: "
-            f"eksml-tui runs resume {manifest.run} --restored"
-        )
-    return 0
 
 
 def _forget(options: Namespace) -> int:
@@ -67,7 +56,7 @@ def _forget(options: Namespace) -> int:
         _say_loss(survey_run(folder), is_archived=options.archive is not None)
 
     def archive() -> None:
-        for sentence in archive_sentences(_archived(folder, options.archive), options.archive):
+        for sentence in _archived(folder, options.archive).sentences():
             _say(sentence)
 
     forgotten = forget_run(folder, confirm=options.confirm, archive=archive if options.archive else None)
@@ -81,8 +70,7 @@ def _forget(options: Namespace) -> int:
 
 
 def _say_loss(found: Forgettable, *, is_archived: bool) -> None:
-    copy = ", a copy from an archive" if found.is_restored else ""
-    _say(f"Run {found.id} is {found.state}{copy}. {found.folder} has")
+    _say(f"Run {found.id} is {found.state}. {found.folder} has")
     _say(f"  its journal       {counted(found.records, 'record')}")
     _say(f"  its output        {size_text(found.output_bytes)}: logs, curves, accelerators")
     in_all = f"{counted(found.files, 'file')}, {size_text(found.size_bytes)}"
@@ -147,7 +135,6 @@ def _say(text: str) -> None:
 
 VERBS: Mapping[str, Callable[[Namespace], int]] = {
     "archive": _archive,
-    "restore": _restore,
     "rm": _forget,
     "clean": _clean,
 }

@@ -15,7 +15,7 @@ from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
-from actions.run.state.view import ENDED, NoticeKind, RunState
+from actions.run.state.view import ENDED, RunState
 from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
@@ -387,8 +387,8 @@ def _run_row(run: RunSummary, facts: HomeFacts, width: int, room: tuple[int, int
     sign, trouble = _SIGNS[run.state], trouble_in(run.notices).partition(": ")[2]
     if run.is_interrupted and not is_waiting:
         word, tone = "no runner", Tone.BAD
-    elif run.is_copy or any(notice.kind is NoticeKind.RESTORED for notice in run.notices):
-        word, tone = "copy" if run.is_copy else "restored", Tone.MUTED
+    elif run.is_copy:
+        word, tone = "copy", Tone.MUTED
     elif trouble:
         sign, tone = "▲", Tone.BAD
     elif unused:

@@ -34,13 +34,12 @@ from actions.run.journal.mirrored import MirrorMark, copies_folder, read_mark, r
 from actions.run.journal.store import copy_rows
 from actions.run.output.segments import SealedSegment, list_stream, plain_of, sealed, tail_in, tail_name
 from actions.run.output.streams import stream_path
-from actions.run.state.records import Created, Operator, TakenOver, decode_body
+from actions.run.state.records import Created, decode_body
 from actions.run.store.drivers import open_store
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
-from actions.run.store.lease import take_lease
 from actions.run.store.listing import StoreLook, look_at_runs
 from actions.run.store.objects import RunStore, StoreLease
-from actions.run.store.rows import append_to_store, newest_rows, rows_of
+from actions.run.store.rows import newest_rows, rows_of
 from actions.run.store.series import CopiedStream, streams_in
 
 MOST_STREAM_BYTES = 16 << 30
@@ -55,7 +54,7 @@ _HEADER_BYTES = 64 << 10
 """Limit of the growth of bytes that cannot be compressed."""
 
 
-def mirror_path(run_id: str) -> Path:
+def copy_path(run_id: str) -> Path:
     """Return the usual folder for the copy of a run of another machine."""
     run_key(run_id)
     return copies_folder() / run_id
@@ -269,7 +268,7 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
     Raises:
         ConsoleError: As `fetch_run`, and `open_store`.
     """
-    folder = mirror_path(run_id)
+    folder = copy_path(run_id)
     asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
     return folder
 
@@ -280,7 +279,7 @@ async def copied_from(store: RunStore, run_id: str) -> Path:
     Raises:
         ConsoleError: As `fetch_run`.
     """
-    folder = mirror_path(run_id)
+    folder = copy_path(run_id)
     await fetch_run(store, run_id, folder)
     return folder
 
@@ -310,59 +309,3 @@ def kept_store(url: str, region: str) -> RunStore:
 @lru_cache(maxsize=8)
 def _store_in(_account: tuple[tuple[str, str], ...], url: str, region: str) -> RunStore:
     return open_store(url, region=region)
-
-
-class TakenStore:
-    """A store as a takeover uses it.
-
-    The order fences the earlier machine: first the lease (`take`), then the record that has the place of its next one
-    (`record`), then the copy (`fetch`), which has both.
-
-    Args:
-        store: The store.
-        clock: Stamps records and copies.
-    """
-
-    def __init__(self, store: RunStore, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-
-    async def read(self, run_id: str) -> StoreLease | None:
-        """Return the lease of a run; `None` if there was never one."""
-        return await self._store.lease(run_id)
-
-    async def take(self, run_id: str, owner: Operator, *, after: StoreLease) -> StoreLease:
-        """Take the lease with the next epoch.
-
-        Raises:
-            ConflictError: Another machine took it since `after` was read.
-            MissingError: The store has no record of the run yet. The machine that launched it keeps the lease: without
-                its first record no other machine can carry it out.
-        """
-        if newest_rows(await self._store.objects(run_key(run_id, "journal/"))) is None:
-            raise MissingError(
-                f"{self._store.address} has no record of {run_id} yet: no other machine can carry it out.",
-                hint="Try again a little later, or resume it on the machine that has launched it.",
-            )
-        return await take_lease(self._store, run_id, owner, after=after)
-
-    async def record(self, run_id: str, body: TakenOver, lease: StoreLease) -> None:
-        """Write the record of the takeover behind all others in the store: no earlier writer can write behind it."""
-        await append_to_store(self._store, run_id, body, clock=self._clock, epoch=lease.epoch)
-
-    async def fetch(self, run_id: str, folder: Path) -> None:
-        """Bring the run into a folder, as this machine's own.
-
-        Raises:
-            MissingError: The store has no such run.
-        """
-        await fetch_run(self._store, run_id, folder, clock=self._clock)
-        await in_thread("mirror", become_original, folder)
-
-    async def look(self, run_id: str, folder: Path) -> None:
-        """Bring the run's journal and small files into a folder, as a copy.
-
-        Raises:
-            MissingError: The store has no such run.
-        """
-        await fetch_run(self._store, run_id, folder, clock=self._clock, with_output=False)

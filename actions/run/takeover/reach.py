@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError, MissingError, UnreachableError
-from actions.base.files import read_file, write_private
+from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.files import expanded, read_file, write_private
 from actions.base.untrusted import one_line
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.stage_context import known_cluster_uid
+from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     S3_ENDPOINT_VARIABLE,
@@ -28,14 +32,16 @@ from actions.run.journal.folder import (
     load_environment,
 )
 from actions.run.launch import kept_environment, present_cluster
+from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.state.records import ClusterName, ContextChosen
-from actions.run.takeover.arrival import ArrivalRecords, connect_here
+from actions.run.takeover.arrival import ArrivalRecords
 
 _OF_THE_RUN = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 _ANSWER_SECONDS = 20.0
 """Limit of one way to a cluster that the run has reached before."""
 _TRIED_SECONDS = 10.0
 """Limit for a cluster that the run has not reached, by the store's records."""
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PROFILE = "AWS_PROFILE"
 _KUBECONFIG = "KUBECONFIG"
 
@@ -48,8 +54,27 @@ class Reached(msgspec.Struct, frozen=True):
     """One sentence: by what, or why not."""
 
 
+def require_same_endpoint(brought: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Require that requests with this machine's credentials go where it sends them itself, or stay on it.
+
+    Args:
+        brought: The variables that a run brings along.
+        environment: This machine's, as for `start_runner`.
+
+    Raises:
+        RefusedError: The run's AWS is at an address that this machine has not chosen.
+    """
+    for name in (ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE):
+        there, here = brought.get(name, ""), environment.get(name) or os.environ.get(name, "")
+        if there and there != here and urlsplit(there).hostname not in _LOOPBACK:
+            raise RefusedError(
+                f"The run calls AWS at {one_line(there)}, which this machine does not: credentials go there.",
+                hint=f"If that is right, export {name}={shlex.quote(one_line(there))} first.",
+            )
+
+
 def bring_environment(folder: Path, environment: Mapping[str, str]) -> str:
-    """Write the variables of a run's processes: those that are the run's, and this machine's own.
+    """Write the variables of a run's processes: region and endpoints are the run's, all others this machine's own.
 
     Args:
         folder: The run's, with the variables that it has brought along, if any.
@@ -148,7 +173,7 @@ async def _written(
     why: ConsoleError | None
     try:
         async with asyncio.timeout(_ANSWER_SECONDS if is_known else _TRIED_SECONDS):
-            _, why = await connect_here(folder, records, clock, target=target)
+            why = await _connect(folder, records, clock, target)
         is_left = why is not None and (keeps or isinstance(why, StageFailedError))
     except TimeoutError:
         why = UnreachableError("it did not answer.")
@@ -159,6 +184,34 @@ async def _written(
         elif is_left:
             path.unlink(missing_ok=True)
     return why
+
+
+async def _connect(
+    folder: Path, records: ArrivalRecords, clock: Clock, target: ClusterTarget | None
+) -> ConsoleError | None:
+    """Write the run's kubeconfig, from EKS or a context of this machine, and identify the cluster.
+
+    An exec plugin of the context needs the operator's permission, as at a launch.
+
+    Returns:
+        The reason why that failed; `None` if it did not.
+    """
+    view = records.view()
+    stage = next((each for each in view.stages if each.kind == "kubeconfig"), None)
+    if stage is None:
+        return None
+    if target is not None:
+        path = str(expanded(target.kubeconfig).absolute()) if target.kubeconfig else ""
+        cluster = replace(view.cluster, context=target.context, kubeconfig=path)
+        view = replace(view, cluster=cluster)
+    backend = LiveBackend(folder, clock)
+    try:
+        await KubeconfigHandler(backend.context(view, stage, records.stage(stage))).perform()
+    except ConsoleError as error:
+        return error
+    finally:
+        await backend.aclose()
+    return None
 
 
 def _contexts_here(chosen: Sequence[ClusterName], *, is_known: bool) -> Iterator[ClusterTarget]:
