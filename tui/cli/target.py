@@ -40,7 +40,7 @@ def chosen_target(options: Namespace) -> ChosenTarget:
 
 def _require_s3(options: Namespace) -> None:
     """Refuse a store beside `--demo` if there is no S3 but the embedded account's, which has none."""
-    if getattr(options, "home", "") and not os.environ.get("AWS_ENDPOINT_URL_S3"):
+    if getattr(options, "store", "") and not os.environ.get("AWS_ENDPOINT_URL_S3"):
         raise UsageError(
             "The embedded account has no S3, so there is no place for --store.",
             hint="Set AWS_ENDPOINT_URL_S3 to a service like S3, such as a moto server, or omit --store.",

@@ -227,6 +227,6 @@ def test_a_run_that_only_the_home_knows_is_refused_with_who_has_it(
     assert main(["runs", verb, run_id[:-2]]) == 1
     told = capsys.readouterr().err
     assert f"Run {run_id} is carried out by ben@laptop-2, and can only be watched here." in told
-    assert f"eksml-tui runs {remedy} {run_id} --store {URL}" in told
+    assert f"eksml-tui runs {remedy} {run_id} --from {URL}" in told
     assert main(["runs", verb, "nobodys"]) == 1
     assert "There is no run 'nobodys'" in capsys.readouterr().err

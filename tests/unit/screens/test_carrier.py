@@ -248,7 +248,7 @@ def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
 
 
 async def test_a_takeover_means_the_run_on_screen_or_one_by_its_beginning() -> None:
-    for line in ("takeover", "takeover bionemo-1121", "takeover bionemo-1121-ab12 store=s3://b/p"):
+    for line in ("takeover", "takeover bionemo-1121", "takeover bionemo-1121-ab12 from=s3://b/p"):
         recorder = Recorder()
         recorder.services.runs.others = Others("bionemo-1121-ab12", "bionemo-1120-cd34")  # type: ignore[assignment]
         await recorder.submit(line)

@@ -109,7 +109,7 @@ async def launched_with(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch, line: 
     launched: list[LaunchArguments] = []
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, line)
-        await wait_for(pilot, lambda: "Home      " in screen_text(app), "the field")
+        await wait_for(pilot, lambda: "Store     " in screen_text(app), "the field")
         screen = app.screen
         assert isinstance(screen, LaunchScreen)
         monkeypatch.setattr(screen, "dismiss", launched.append)
@@ -168,5 +168,5 @@ async def test_the_home_is_a_field_that_begins_with_that_of_the_settings(
 async def test_what_is_no_home_is_said_below_the_form() -> None:
     app = console()
     async with app.run_test(size=(120, 90)) as pilot:
-        await open_form(app, pilot, f"{LINE} home=team-runs")
-        await wait_for(pilot, lambda: "'team-runs' is not a home for runs." in screen_text(app), "the sentence")
+        await open_form(app, pilot, f"{LINE} store=team-runs")
+        await wait_for(pilot, lambda: "'team-runs' is not a store for runs." in screen_text(app), "the sentence")
