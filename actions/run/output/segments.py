@@ -255,6 +255,9 @@ class StreamReader:
         Raises:
             OSError: It cannot be read.
         """
+        if 0 <= limit_bytes <= self._listing.sealed_end - offset:  # that does not change any more
+            with suppress(FileNotFoundError):
+                return self._stretches(self._listing, offset, limit_bytes)
         return self._settled(lambda listing: self._stretches(listing, offset, limit_bytes))
 
     def record_at(self, offset: int) -> int:
