@@ -23,9 +23,9 @@ from tui.feeds.output import CurveFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
+from tui.feeds.taken import TakenFeed
 from tui.feeds.ticker import Ticker
 from tui.feeds.training import TrainingFeed
-from tui.feeds.upkeep import TakenFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:

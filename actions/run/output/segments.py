@@ -255,7 +255,8 @@ class StreamReader:
         Raises:
             OSError: It cannot be read.
         """
-        return self._settled(lambda listing: self._stretches(listing, offset, limit_bytes))
+        end = offset + limit_bytes if limit_bytes >= 0 else None
+        return self._settled(lambda listing: self._stretches(listing, offset, limit_bytes), end)
 
     def record_at(self, offset: int) -> int:
         """Return the place of the first record at or behind `offset`.
@@ -263,10 +264,13 @@ class StreamReader:
         Raises:
             OSError: It cannot be read.
         """
-        return self._settled(lambda listing: self._record_at(listing, offset))
+        return self._settled(lambda listing: self._record_at(listing, offset), offset)
 
-    def _settled(self, look: Callable[[StreamListing], _T]) -> _T:
-        """Look at a listing, again if a file of it was sealed meanwhile."""
+    def _settled(self, look: Callable[[StreamListing], _T], end: int | None = None) -> _T:
+        """Look at a listing, again if a file of it was sealed meanwhile. What is sealed up to `end` does not change."""
+        if end is not None and end < self._listing.sealed_end:
+            with suppress(FileNotFoundError):
+                return look(self._listing)
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):
                 return look(self.listing())

@@ -1,1 +1,1 @@
-"""The disk space of runs: sizes, compaction, archives."""
+"""Archives of runs, and copies of runs that are no longer needed."""
