@@ -315,7 +315,9 @@ class Publisher:
         self.renewed_at = now
 
     async def _point(self) -> None:
-        """Keep the lease in the cluster beside a store in S3, unless a later one is there."""
+        """Keep the lease in the cluster beside that in S3, unless a later one is there."""
+        if self.lease is None:
+            return  # another machine may have the run
         view = self._journal.view_if_readable()
         now, state = self._clock.monotonic(), (view.state, view.epoch)
         is_due = now - self._pointed_at >= BEAT_SECONDS or state != self._pointed
