@@ -200,3 +200,22 @@ def test_a_later_epoch_in_the_cluster_ends_the_runner_of_a_run_that_is_kept_ther
         run.close()
 
     run_virtually(work())
+
+
+def test_a_bucket_that_was_emptied_is_written_again(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Published(folder, clock)
+        async with accompanied(run):
+            await published(run, clock)
+            before = [item.key for item in await run.store.objects(run_key(folder.name))]
+            await run.store.remove_run(folder.name)
+            await clock.sleep(30)
+            assert [item.key for item in await run.store.objects(run_key(folder.name))] == before
+            assert await read_rows(run.store, folder.name) == stored(folder)
+            assert await run.store.lease(folder.name) is not None
+        run.close()
+
+    run_virtually(work(), has_sockets=True)
