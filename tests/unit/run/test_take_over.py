@@ -17,7 +17,6 @@ from actions.base.errors import (
     AccessError,
     ConflictError,
     ConsoleError,
-    FormatError,
     MissingError,
     RefusedError,
     UnreachableError,
@@ -33,14 +32,12 @@ from actions.run.journal.folder import kubeconfig_path, runs_folder
 from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, append_record
 from actions.run.objects.ownership import Entry, ObjectOwner
-from actions.run.presence.lease import lease_of
-from actions.run.presence.record import CREATED_KEY, LABELS, RUN_KEY, StagePresence
+from actions.run.presence.record import StagePresence
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
     Body,
-    Created,
     Intent,
     JournalRecord,
     Limits,
@@ -52,7 +49,6 @@ from actions.run.state.records import (
     Result,
     RunRequest,
     TakenOver,
-    encode_body,
 )
 from actions.run.state.view import OwnedObject, StageState
 from actions.run.store.lease import LEASE_SECONDS
@@ -151,7 +147,7 @@ async def test_one_that_may_be_alive_needs_its_id_and_some_seconds(home: Home) -
     assert clock.waited == GRACE_SECONDS
     assert said[-1] == (
         f"Waiting {GRACE_SECONDS:.0f} s, as anna@bastion-1 may be alive and about to change something: "
-        "the last heartbeat in its home is 4 s old."
+        "the last heartbeat in its store is 4 s old."
     )
 
 
@@ -444,43 +440,6 @@ def test_requests_name_who_made_them(tmp_path: Path) -> None:
     assert [str(request.by) for request in view.requests] == [str(present_operator()), "anna@bastion-1"]
     assert "teardown  by anna@bastion-1" in run_table(view)
     assert json.loads(run_json(view))["requests"][1]["by"] == "anna@bastion-1"
-
-
-def config_map(**run: Any) -> dict[str, Any]:
-    body = {
-        "id": RUN,
-        "blueprint": "fake",
-        "version": "0.1.0",
-        "account": "",
-        "region": "us-west-2",
-        "cluster": "pretend",
-        "home": "",
-        "state": "running",
-        "stage": "",
-        "epoch": 2,
-        "owner": {"user": "anna", "host": "b\u202e1"},
-        "heartbeat": "2026-11-23T15:00:00Z",
-        **run,
-    }
-    data = {RUN_KEY: json.dumps(body), CREATED_KEY: encode_body(creation())}
-    metadata = {"name": f"eksml-run-{RUN}", "namespace": "default", "labels": LABELS, "resourceVersion": "7"}
-    return {"metadata": metadata, "data": data}
-
-
-def test_the_lease_in_a_cluster_is_read_strictly() -> None:
-    lease = lease_of(config_map())
-    assert (lease.run_id, lease.epoch, lease.version) == (RUN, 2, "7")
-    assert lease.owner is not None
-    assert "\u202e" not in str(lease.owner)
-    assert isinstance(lease.created, Created)
-    for wrong in ({"id": "other"}, {"epoch": 0}, {"epoch": "2"}, {"stages": [{"id": 1}]}):
-        with pytest.raises(FormatError):
-            lease_of(config_map(**wrong))
-    other = config_map()
-    other["data"][CREATED_KEY] = encode_body(replace(creation(), run_id="other"))
-    assert lease_of(other).created is None
-    other["data"][CREATED_KEY] = "[" * 100_000
-    assert lease_of(other).created is None
 
 
 MANAGED = frozenset({"eksml-tui"})
