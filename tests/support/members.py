@@ -39,6 +39,7 @@ class Member(Program):
     def environment(self) -> Mapping[str, str]:
         return {
             **super().environment,
+            "LOGNAME": self.home.name,
             "PATH": str(self.home / "bin"),  # without terraform, which is simulated then
             "AWS_REGION": REGION,
             "AWS_SHARED_CREDENTIALS_FILE": str(self.cloud.credentials),

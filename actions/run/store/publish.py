@@ -20,7 +20,7 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.base.guard import guarded_by
+from actions.base.guard import guarded_by, require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
 from actions.run.journal.elsewhere import note_elsewhere, read_fence
@@ -315,15 +315,18 @@ class Publisher:
         self.renewed_at = now
 
     async def _point(self) -> None:
-        """Keep the lease in the cluster beside a store in S3, unless a later one is there."""
+        """Keep the lease in the cluster beside that in S3, unless a later one is there."""
+        if self.lease is None:
+            return  # another machine may have the run
         view = self._journal.view_if_readable()
         now, state = self._clock.monotonic(), (view.state, view.epoch)
         is_due = now - self._pointed_at >= BEAT_SECONDS or state != self._pointed
         if not is_due or not self._access.has_cluster() or self._leaves_cluster():
             return
         store = await self._access.open_cluster()
-        with guarded_by(None), suppress(TakenError):  # another write came first; this one decides nothing
-            found = await store.lease(self._run_id)
+        found = await store.lease(self._run_id)
+        await require_guard("the lease in the cluster", in_cluster=True)  # its conditions are no fence: that is in S3
+        with suppress(TakenError):  # another write came first
             if found is None or found.epoch <= view.epoch:
                 await take_lease(
                     store,

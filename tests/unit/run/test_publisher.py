@@ -9,6 +9,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError
+from actions.base.guard import FencedError, guarded_by
 from actions.run.context.stage_context import CLUSTER_UID
 from actions.run.context.store_address import run_key
 from actions.run.journal.elsewhere import note_removed, read_elsewhere
@@ -200,3 +201,48 @@ def test_a_later_epoch_in_the_cluster_ends_the_runner_of_a_run_that_is_kept_ther
         run.close()
 
     run_virtually(work())
+
+
+def test_a_bucket_that_was_emptied_is_written_again(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Published(folder, clock)
+        async with accompanied(run):
+            await published(run, clock)
+            before = [item.key for item in await run.store.objects(run_key(folder.name))]
+            await run.store.remove_run(folder.name)
+            await clock.sleep(30)
+            assert [item.key for item in await run.store.objects(run_key(folder.name))] == before
+            assert await read_rows(run.store, folder.name) == stored(folder)
+            assert await run.store.lease(folder.name) is not None
+        run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+class Fence:
+    """The fence of a runner whose run another machine has taken over."""
+
+    async def require(self, deed: str, **_: bool) -> None:
+        raise FencedError(f"It was taken over. Not done: {deed}.")
+
+
+def test_a_fenced_runner_writes_no_lease_beside_the_store_either(home: Proxy, tmp_path: Path, cluster: Cluster) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Published(folder, clock, cluster=cluster)
+        async with accompanied(run):
+            await published(run, clock)
+            await clock.sleep(BEAT_SECONDS)
+        await cluster.remove_run(folder.name)  # by the machine that has it, in its teardown
+        await clock.sleep(2 * BEAT_SECONDS)
+        with guarded_by(Fence()), pytest.raises(FencedError):
+            await run.publisher._point()
+        assert await cluster.run_ids() == []
+        run.close()
+
+    run_virtually(work(), has_sockets=True)

@@ -42,7 +42,6 @@ from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
     Body,
-    Created,
     Intent,
     JournalRecord,
     Limits,
