@@ -31,19 +31,11 @@ class ChangeGuard(Protocol):
             deed: The change, as the subject of a sentence: `POST /api/v1/namespaces`.
             stays_here: It changes nothing but this machine's own disk.
             in_cluster: It is a request to the cluster.
-            in_store: It is one to the home of the run.
+            in_store: It is one to the store of the run.
 
         Raises:
             FencedError: It may not, and neither may any later one.
             UnreachableError: That does not answer, so that the request could arrive much later.
-        """
-        ...
-
-    def dismiss(self, place: str) -> None:
-        """Stop waiting for the answer of a place from which this process itself has removed the run.
-
-        Args:
-            place: Its name.
         """
         ...
 
@@ -59,13 +51,6 @@ def guarded_by(guard: ChangeGuard | None) -> Iterator[None]:
         yield
     finally:
         _guard.reset(token)
-
-
-def dismiss_place(place: str) -> None:
-    """Have the guard wait no more for a place: see `ChangeGuard.dismiss`."""
-    guard = _guard.get()
-    if guard is not None:
-        guard.dismiss(place)
 
 
 async def require_guard(

@@ -21,7 +21,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.engine.systemd import start_service
-from actions.run.journal.elsewhere import read_fence, refuse_elsewhere
+from actions.run.journal.elsewhere import note_vouched, read_fence, refuse_elsewhere
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     has_room,
@@ -202,6 +202,7 @@ def resume_run(
     *,
     stage: str = "",
     takeover: int = 0,
+    without_store: bool = False,
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> str:
@@ -211,6 +212,7 @@ def resume_run(
         folder: The run's folder.
         stage: A stage that has to be among those that follow; empty for any.
         takeover: Process id of a stalled runner, which is ended first; 0 for none.
+        without_store: The operator states that no other machine has the run: an answer of its store is not waited for.
         environment: See `start_runner`.
         clock: Stamps the record.
 
@@ -229,12 +231,16 @@ def resume_run(
             f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
             hint=f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}",
         )
+    if without_store:
+        note_vouched(folder)
     started = replace_runner(folder, takeover, environment=environment) if takeover else None
     warning = ""
     if resume.request is not None:
         warning = send_request(folder, resume.request, clock=clock, environment=environment)
     elif started is None:
         started = start_runner(folder, environment=environment)
+        if started is None and without_store:
+            return f"Run {folder.name} continues without an answer of its store."
         if started is None:
             return f"Run {folder.name} is already running. {way_on(view)}".rstrip()
     by = f" as process {started.pid}" if started is not None else ""
@@ -452,5 +458,7 @@ def _unfit_request(view: RunView, kind: RequestKind) -> str:
         case RequestKind.PARK:
             return is_over if view.goal is Goal.TEARDOWN else ""
         case RequestKind.RETRY:
+            if view.state is RunState.TORN_DOWN:
+                return is_over
             return "" if view.goal is not Goal.FORWARD or view.state is RunState.FAILED else "nothing has failed"
     return ""

@@ -154,6 +154,14 @@ def paid_fields(things: Iterable[PaidThing]) -> list[dict[str, object]]:
     ]
 
 
+def _store_of(view: RunView) -> str:
+    """Return where other machines find a run."""
+    has_cluster = any("cluster_uid" in values for values in view.outputs.values())  # of its kubeconfig stage
+    if view.store or has_cluster:
+        return view.store or "its cluster"
+    return "none yet: the run is on this machine alone until it has a cluster"
+
+
 def run_table(view: RunView, *, now: float | None = None) -> str:
     """Return one run as text: identity, state, stages, teardown and audit.
 
@@ -168,7 +176,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         *([("Account", view.account.id)] if view.account else []),
         *([("Owner", _owner(view))] if view.owner else []),
-        ("Store", view.store or "none: the run is on this machine alone"),
+        ("Store", _store_of(view)),
         ("State", state_words(view.state, paid) + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     spending = spending_of(view, last_moment(view) if now is None else now)

@@ -112,7 +112,7 @@ def downsample(samples: Sequence[Sample], limit: int) -> list[Sample]:
         raise ValueError(f"limit {limit} is below {SMALLEST}")
     if len(samples) <= limit:
         return list(samples)
-    stretches = limit // 2
+    stretches = (limit - 2) // 2  # beside the first sample and the last one
     while True:
         kept = _thinned(samples, stretches)
         if len(kept) <= limit:
@@ -174,6 +174,9 @@ def _slices(samples: Sequence[Sample], start: float, width: float) -> Iterator[t
 
 
 def _landmarks(samples: Sequence[Sample], first: int, last: int) -> set[int]:
+    values = [sample.y for sample in samples[first:last]]
+    if all(map(math.isfinite, values)):
+        return {first + values.index(min(values)), first + values.index(max(values))}
     finite = [index for index in range(first, last) if math.isfinite(samples[index].y)]
     marks: dict[str, int] = {}
     for index in range(first, last):
@@ -219,7 +222,10 @@ class Curves:
 
     def add(self, point: Point) -> None:
         """Take one point."""
-        self._latest.setdefault(point.metric, {})[point.rank] = point.value
+        latest = self._latest.get(point.metric)
+        if latest is None:
+            latest = self._latest[point.metric] = {}
+        latest[point.rank] = point.value
         known = self._rank.setdefault(point.metric, point.rank)
         if point.rank > known:
             return
@@ -233,7 +239,8 @@ class Curves:
             series.clear()
         x = self._x_of(point, series)
         self._reached = max(self._reached, x)
-        self._note_epoch(point, x)
+        if point.epoch is not None:
+            self._note_epoch(point, x)
         series.append(x, point.value, point.at)
         self.revision += 1
 

@@ -1,6 +1,6 @@
 """The cost of everything beside a run: `python -m tests.bench.companions [SECONDS]`.
 
-The fence, the replication to a home, the record in the cluster, the guard of limits and the keeper of the watchdog of
+The fence, the publisher in a store with the lease in the cluster, the guard of limits and the keeper of the watchdog of
 one run are in this process, as in its runner; cluster (the sandbox) and store (moto) are in others. Printed are shares
 of a core, of all threads of this process, at rest and while it trains: a record every five seconds, twenty points and
 2 kB of samples each second.
@@ -22,7 +22,7 @@ from actions.base.guard import guarded_by
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.engine.companions import accompanied, arbiters_of, companions_of, store_of
+from actions.run.engine.companions import access_of, accompanied, companions_of
 from actions.run.engine.fence import Fence
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal
@@ -33,6 +33,7 @@ from actions.run.launch import create_run
 from actions.run.output.segments import StreamWriter
 from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Limits, Output
+from actions.run.store.access import store_of
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store
 from tests.support.smallrun import carry_out
@@ -79,7 +80,7 @@ async def _measured(folder: Path, seconds: float) -> dict[str, float]:
     fence = Fence(
         folder,
         view,
-        arbiters_of(runner_journal.view_if_readable, backend, CLOCK, home),
+        access_of(folder, runner_journal.view_if_readable, backend, home),
         require_lease=runner_journal.require_lease,
         clock=CLOCK,
         log=said.append,

@@ -26,7 +26,7 @@ from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Output
 from tests.support.account import REGION, client
 from tests.support.polling import wait
-from tests.support.stores import BUCKET, CREDENTIALS, Replicated, a_run_with_store
+from tests.support.stores import BUCKET, CREDENTIALS, Published, a_run_with_store
 from tests.unit.run.world import creation
 
 _RECORDS = 400
@@ -64,11 +64,11 @@ def a_store() -> Iterator[None]:
 
 
 async def _measured(folder: Path, seconds: float) -> dict[str, float]:
-    run = Replicated(folder, SystemClock())
+    run = Published(folder, SystemClock())
     points, devices = (StreamWriter(stream_path(folder, "train", stream)) for stream in (POINTS, DEVICES))
     for number in range(_RECORDS):
         await run.journal.write(Output({"n": str(number)}), stage="train", attempt=1)
-    task = asyncio.ensure_future(run.replica.accompany())
+    task = asyncio.ensure_future(run.publisher.accompany())
     await asyncio.sleep(SETTLING_SECONDS)
     shares = {}
     for name in ("at_rest", "under_load"):

@@ -114,7 +114,7 @@ WORDS: Mapping[str, Sequence[str]] = {
     "recording": ("actions/script",),
 }
 """Words of the glossary, each with the places in which names of modules, classes and functions may have it."""
-STORES = (*(f"actions/run/{package}" for package in ("journal", "presence", "storage", "store", "takeover")),)
+STORES = (*(f"actions/run/{package}" for package in ("journal", "storage", "store", "takeover")),)
 """Until there is one store: modules of a run's home in S3, its copies and its archive."""
 
 

@@ -13,7 +13,6 @@ import pytest
 from actions.base.process import is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, send_request
-from actions.run.engine.fence import CLUSTER_ARBITER
 from actions.run.journal.elsewhere import read_fence
 from actions.run.state.records import RequestKind
 from actions.run.state.view import NoticeKind, RunState, StageState
@@ -61,7 +60,7 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
     runner = begun(folder)
     with fault(sandbox, kind):
         again = resumed_after_a_kill(folder, runner)
-        assert re.search(r"UTC, retrying: |and the run's cluster did not answer", wait_for_waiting(folder))
+        assert re.search(r"UTC, retrying: |another machine may have taken the run over", wait_for_waiting(folder))
         assert is_alive(again)
     has_succeeded(folder)
     assert texts(folder) == printed(LINES)
@@ -74,14 +73,14 @@ async def test_d03_a_runner_whose_cluster_knows_the_run_asks_before_its_first_re
     # The first answer that counts may be the second one that is asked for, five seconds after the first.
     folder = a_logged_run(tmp_path, sandbox, printing(LINES, pause=1.0))
     runner = begun(folder)
-    wait(lambda: CLUSTER_ARBITER in read_fence(folder).known_to, "the cluster's answer")
+    wait(lambda: read_fence(folder).store, "the cluster's answer")
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
         view = wait_for_run(folder, lambda view: bool(view.notices), "a notice")
         assert [notice.kind for notice in view.notices] == [NoticeKind.UNCERTAIN]
         assert view.notices[0].since is not None
         assert view.notices[0].text.startswith("Waiting before the record ")
-        assert view.notices[0].text.endswith("whether another machine has taken the run over meanwhile.")
+        assert view.notices[0].text.count(f" If none has: eksml-tui runs resume {folder.name} --without-store. ") == 1
     assert has_succeeded(folder).notices == ()
     assert texts(folder) == printed(LINES)
     taken_down(folder)

@@ -95,7 +95,7 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
     anna: Member, ben: Member, store: Proxy, record_property: Callable[[str, object], None]
 ) -> None:
     folder = in_training(anna)
-    wait(lambda: store.puts(f"{folder.name}/series/train/points.jsonl"), "points in the home")
+    wait(lambda: store.puts(f"{folder.name}/output/train/points/"), "points in the home")
     kept = [line for line in store.puts(f"{folder.name}/files/terraform") if "simulated.tfstate.json" in line]
     assert kept, store.puts(folder.name)
     runner = runner_of(anna, folder)
@@ -147,7 +147,7 @@ def test_a_run_that_waits_for_its_first_plan_is_in_a_colleagues_console(anna: Me
         terminal.press("Enter")
         terminal.wait("can only be watched")
         terminal.wait(rf"runs takeover {folder.name}")
-        terminal.wait(r"Awaiting approval|to add, \d+ to change")  # the plan, which its home has
+        terminal.wait(r"Awaiting approval|to add, \d+ to change")  # the plan, which its store has
         sys.stdout.write(f"{terminal.text()}\n")
     finally:
         terminal.close()
@@ -158,7 +158,7 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
 ) -> None:
     folder = in_training(anna)
     old = runner_of(anna, folder)
-    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    wait(lambda: read_fence(folder).store, "the fence to know the store")
     assert audited(cloud, old.pid), "the audit log knows the runner"
     stop_between_records(old, folder)
     try:
@@ -180,8 +180,8 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
         if one.method not in ("GET", "HEAD") and is_of(one.headers.get("User-Agent", ""), old.pid)
     ]
     wait(lambda: all(one.status for one in puts), "the answers to what it had asked when it ended")
-    # Parts of a series are named by epoch: one that it was about to send when it was stopped lies beside the new ones.
-    assert all(one.status == 412 or "/000001-" in one.path for one in puts), puts
+    # A segment that it was about to send when it was stopped lies beside the new ones, which join each other.
+    assert all(one.status == 412 or "/output/" in one.path for one in puts), puts
     assert "was taken over" in runner_log_path(folder).read_text()
     assert read_fence(folder).epoch == 2
 
@@ -195,7 +195,7 @@ def test_a_copy_of_the_folder_on_a_machine_of_the_same_name_changes_nothing(
     anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
 ) -> None:
     folder = in_training(anna)
-    wait(lambda: len(read_fence(folder).known_to) > 1, "the fence to know home and cluster")
+    wait(lambda: read_fence(folder).store, "the fence to know the store")
     (ben.state / "runs").mkdir(parents=True, exist_ok=True)
     copy, first = ben.state / "runs" / folder.name, runner_of(anna, folder)
     stop_between_records(first, folder)  # else files could go, and the journal change, while they are copied

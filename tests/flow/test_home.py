@@ -1,4 +1,4 @@
-"""A run that outlives the folder of its machine: what its home has is enough to see it from anywhere."""
+"""A run that outlives the folder of its machine: what its store has is enough to see it from anywhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_run_whose_folder_is_gone_is_seen_from_its_home(home: Proxy, member: _
     run_id = launched.stdout.strip()
     (folder,) = member.run_folders()
     wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training")
-    wait(lambda: home.puts(f"{run_id}/series/train/points.jsonl"), "points in the home")
+    wait(lambda: home.puts(f"{run_id}/output/train/points/"), "points in the home")
     wait(lambda: _stage(member, run_id, "train")["state"] == "running", "the training in the home")
     runner = member.runner(folder)
     assert runner is not None

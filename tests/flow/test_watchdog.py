@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,13 @@ import msgspec
 import pytest
 import yaml
 
-from actions.base.clock import format_rfc3339
 from actions.base.errors import MissingError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.http.errors import ApiConflictError
-from actions.cluster.objects.apply import create
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_process import main
+from actions.run.journal.elsewhere import read_fence
 from actions.run.limits import guard
 from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
@@ -104,16 +102,6 @@ async def _exists(session: KubeSession, ref: ObjectRef) -> bool:
 
 def names_of(folder: Path) -> set[str]:
     return {item.kind for item in load_run(folder).owned if is_watchdog(item) and item.uid}
-
-
-async def with_record(session: KubeSession, run_id: str) -> ObjectRef:
-    """The ConfigMap of the run, by its runner or, where that writes none, by this test."""
-    ref = ObjectRef("v1", "ConfigMap", "default", f"eksml-run-{run_id}")
-    run = {"id": run_id, "state": "running", "heartbeat": format_rfc3339(datetime.now(UTC))}
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ref.name, "namespace": "default"}}
-    with suppress(ApiConflictError):
-        await create(session, Discovery(session), manifest | {"data": {"run.json": json.dumps(run)}})
-    return ref
 
 
 def own_token(kubeconfig: Path) -> str:
@@ -203,10 +191,11 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
     async with carried_out(folder) as work:
         await until(lambda: "CronJob" in names_of(folder), "the watchdog")
         assert names_of(folder) == {"ServiceAccount", "Role", "RoleBinding", "CronJob"}
-        record = await with_record(session, folder.name)
+        lease = ObjectRef("coordination.k8s.io/v1", "Lease", read_fence(folder).namespace, f"eksml-run-{folder.name}")
+        await until(lambda: _exists(session, lease), "the run's lease")
         environment = await surroundings(kubeconfig, session, watchdog_name(folder.name), tmp_path / "account")
         view = load_run(folder)
-        config = config_of(view, watched_objects(view))
+        config = config_of(view, watched_objects(view), read_fence(folder).namespace)
         cron = await fetch_object(
             session, Discovery(session), ObjectRef("batch/v1", "CronJob", "default", watchdog_name(view.id))
         )
@@ -228,7 +217,7 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
     silence = (120, 60) if own_token(kubeconfig) else (0, 0)
     assert "heartbeat was {} min old, {} min are allowed".format(*silence) in parked.limits_reached[0].text
     assert names_of(folder) == set()
-    assert NOTE not in ((await fetch_object(session, Discovery(session), record))["metadata"].get("annotations") or {})
+    assert NOTE not in ((await fetch_object(session, Discovery(session), lease))["metadata"].get("annotations") or {})
     send_request(folder, RequestKind.TEARDOWN, start=False)
     assert await asyncio.to_thread(main, folder, LiveBackend) == 0
     audit = load_run(folder).audit

@@ -10,11 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from actions.base.errors import ConsoleError
-from actions.run.presence.record import ref_of
 from actions.run.state.records import JournalRecord, Owned
+from actions.run.store.lease_object import NAMESPACE as STORE_NAMESPACE
+from actions.run.store.lease_object import lease_name
 from actions.sandbox.apiserver.requests.request_info import request_info_of
 from actions.sandbox.audit import AUDIT_LOG
-from actions.sandbox.clientkit.kinds import CONFIG_MAPS, PODS, kind_named
+from actions.sandbox.clientkit.kinds import NAMESPACES, PODS, kind_named
 from tests.schedules.history import Seen
 from tests.schedules.host import Host
 from tests.schedules.machine import Machine
@@ -64,14 +65,14 @@ def unknown_senders(machine: Machine) -> Iterator[str]:
 
 
 def changes_of_foreign(machine: Machine, journals: Sequence[Sequence[JournalRecord]], run: str) -> Iterator[str]:
-    """Yield what was changed that no journal has as made by the run: not its objects, their pods or its record."""
-    record = ref_of(run)
-    allowed = {f"{CONFIG_MAPS.plural} {record.namespace}/{record.name}"}
+    """Yield what was changed that no journal has as made by the run: not its objects, their pods or its store."""
+    allowed = {f"{NAMESPACES.plural} /{STORE_NAMESPACE}"}
     for records in journals:
         allowed |= set(_owned_keys(records))
     pods = {_key_of(seen) for seen in machine.history.seen() if seen.kind == PODS.kind and seen.run == run}
     for change in changes(machine):
-        if change.key not in allowed and change.key not in pods:
+        is_stored = change.key.rpartition("/")[2].startswith(lease_name(run))
+        if change.key not in allowed and change.key not in pods and not is_stored:
             yield change.text
 
 

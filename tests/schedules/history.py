@@ -32,7 +32,8 @@ from actions.sandbox.clientkit.kinds import (
     uid_of,
 )
 
-KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, PODS, JOBS)
+LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
+KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, PODS, JOBS, LEASES)
 _SECONDS = 60.0
 
 

@@ -40,9 +40,9 @@ from tests.schedules.team import (
     changes_by_fenced,
     copies_of,
     differences_from_home,
-    record_that_is_left,
     records_of,
     requests_from_elsewhere,
+    stored_that_is_left,
 )
 
 JOB_UID = "batch.kubernetes.io/controller-uid"
@@ -67,7 +67,7 @@ class Broken(StrEnum):
     TERRAFORM = "a Terraform resource is made twice or forgotten"
     FAILURE = "a stage fails though nothing explains it"
     WRITERS = "two runners write at a time"
-    RECORD = "the run's record in the cluster is left"
+    RECORD = "the run is left in the store of its cluster"
     HOME = "the home's journal is not that of the machine that has the run"
     FENCED = "a machine changes something after its run was taken over"
     ELSEWHERE = "a machine acts on a run that it does not have"
@@ -99,7 +99,7 @@ def violations_of(story: Story, machine: Machine) -> list[Violation]:
         lambda: _terraform(machine),
         lambda: _failures(story, machine),
         lambda: _writers(story.records),
-        lambda: (Violation(Broken.RECORD, text) for text in record_that_is_left(story, machine)),
+        lambda: (Violation(Broken.RECORD, text) for text in stored_that_is_left(story, machine)),
         lambda: (Violation(Broken.HOME, text) for text in differences_from_home(story, machine)),
         lambda: (Violation(Broken.FENCED, text) for text in changes_by_fenced(story, machine)),
         lambda: (Violation(Broken.ELSEWHERE, text) for text in requests_from_elsewhere(story)),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import RecordRow
-from actions.run.presence.record import ref_of
 from actions.run.state.records import OPERATOR, JournalRecord, encode_body
+from actions.run.store.lease_object import lease_name
 from tests.schedules.audited import changes_of
 from tests.schedules.life import Story
 from tests.schedules.machine import Machine
@@ -17,14 +17,14 @@ from tests.schedules.moving import Moved, rows_in_store
 from tests.schedules.schedule import STOPS
 
 
-def record_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
-    """Yield the run's record in the cluster, if it is there and the audit does not say so."""
+def stored_that_is_left(story: Story, machine: Machine) -> Iterator[str]:
+    """Yield what the store in the cluster has of the run, if it is there and the audit does not say so."""
     audit = story.view.audit if story.view else None
     told = [*audit.leftovers, *getattr(audit, "unknown", ())] if audit else []
-    name = ref_of(story.folder.name).name
+    name = lease_name(story.folder.name)
     for seen in machine.history.seen():
-        is_left = seen.kind == "ConfigMap" and seen.name == name and not seen.gone_at
-        if is_left and not any(name in line for line in told):
+        is_left = seen.name.startswith(name) and not seen.gone_at
+        if is_left and not any("of the run" in line for line in told):
             yield f"{seen.key} is there; told: {told}"
 
 

@@ -23,9 +23,11 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Created, Operator
+from actions.run.state.view import RunView
+from actions.run.store.access import StoreAccess
 from actions.run.store.drivers import open_store
 from actions.run.store.objects import RunStore
-from actions.run.store.replica import Replica
+from actions.run.store.publish import Publisher
 from tests.support.account import REGION, an_account, client
 
 BUCKET = "team-runs"
@@ -219,22 +221,29 @@ def a_run_with_store(tmp_path: Path, created: Created, clock: Clock) -> Path:
     return create_folder(created, source=source, environment={"A": "b"}, clock=clock, base=tmp_path / "runs")
 
 
-class Replicated:
-    """A run with its runner's journal and replica, in this process.
+class Published:
+    """A run with its runner's journal and publisher, in this process.
 
     Args:
         folder: The run's.
         clock: Time.
+        cluster: The store in the run's cluster.
     """
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, *, cluster: RunStore | None = None) -> None:
         self.folder = folder
         self.lease = take_runner_lease(journal_path(folder), clock)
         self.opened = Journal(journal_path(folder), clock, fence=self.lease.token)
         self.journal = RunnerJournal(self.opened, self.lease, clock)
         self.log: list[str] = []
-        self.store = opened()
-        self.replica = Replica(self.store, folder, self.journal, ANNA, clock)
+        is_in_s3 = bool(self.journal.view_if_readable().store)
+        self.store = opened() if is_in_s3 or cluster is None else cluster
+
+        async def in_cluster(_: RunView) -> RunStore | None:
+            return cluster
+
+        self.access = StoreAccess(self.journal.view_if_readable, self.store if is_in_s3 else None, in_cluster)
+        self.publisher = Publisher(self.access, folder, self.journal, ANNA, clock)
 
     def close(self) -> None:
         self.opened.close()

@@ -320,7 +320,14 @@ def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
     _to_change(options)
     _require_yes(options, load_run(folder))
-    _say(resume_run(folder, stage=options.stage, takeover=options.takeover, environment=_environment(options)))
+    said = resume_run(
+        folder,
+        stage=options.stage,
+        takeover=options.takeover,
+        without_store=options.without_store,
+        environment=_environment(options),
+    )
+    _say(said)
     return 0
 
 

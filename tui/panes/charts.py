@@ -176,11 +176,11 @@ class ChartsPane(PlotPane):
         """Return whether what is to be shown, of the run or the watched job, has neither a curve nor a bar."""
         if self._compared or self._awaited:
             return False
-        self._choose()
-        source = self._source
-        if source is None:
-            return self.services.runs.view is not None
         with suppress(ConsoleError):
+            self._choose()
+            source = self._source
+            if source is None:
+                return self.services.runs.view is not None
             if not isinstance(source, StageCurves):
                 source.read_on()
             elif not source.is_complete:

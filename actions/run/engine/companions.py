@@ -1,4 +1,4 @@
-"""Tasks beside the runner's work, in its process: they replicate, publish and watch, and never delay a stage."""
+"""Tasks beside the runner's work, in its process: they publish, guard and watch, and never delay a stage."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from typing import Protocol, runtime_checkable
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
-from actions.run.context.access import ClusterConnection
+from actions.cloud.eks import token_factory
+from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
-from actions.run.context.stage_context import StageContext
-from actions.run.engine.fence import CLUSTER_ARBITER, STORE_ARBITER, Arbiter, ReadingArbiter, SeenLease
+from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
+from actions.run.journal.folder import kubeconfig_path
 from actions.run.limits.guard import LimitGuard
-from actions.run.presence.lease import read_cluster_lease
-from actions.run.presence.publish import PresenceCompanion
-from actions.run.presence.record import OLD_SECONDS
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
-from actions.run.store.drivers import open_store
+from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store
 from actions.run.store.objects import RunStore
-from actions.run.store.replica import Replica
+from actions.run.store.publish import Publisher
 from actions.run.teardown.sharing import local_users
 from actions.run.watchdog.keeper import WatchdogKeeper
 
@@ -79,43 +77,38 @@ class Companion(Protocol):
         ...
 
 
-def store_of(view: RunView) -> RunStore | None:
-    """Return the store of a run; `None` if it has none."""
-    return open_store(view.store, region=view.cluster.region) if view.store else None
-
-
-def arbiters_of(
-    current: Callable[[], RunView], backend: RunBackend, clock: Clock, store: RunStore | None
-) -> list[Arbiter]:
-    """Return the places that name the machine that carries out a run, for its fence.
+def access_of(folder: Path, current: Callable[[], RunView], backend: RunBackend, store: RunStore | None) -> StoreAccess:
+    """Return the way to a run's store by the connection that its stages have, to read there.
 
     Args:
+        folder: The run's.
         current: Returns the run, without waiting.
         backend: The run's.
-        clock: The machine's.
         store: See `store_of`.
     """
-    arbiters: list[Arbiter] = []
-    view = current()
-    if isinstance(backend, ClusterReader):
 
-        async def read() -> SeenLease | None:
-            connection = await backend.cluster_of(view)
-            lease = await read_cluster_lease(connection, view.id) if connection else None
-            if lease is None:
-                return None
-            is_old = clock.now().timestamp() - lease.seen_at > OLD_SECONDS
-            return SeenLease(lease.epoch, lease.owner, lease.presence.machine, lease.presence.heartbeat, is_old)
+    async def opened(view: RunView) -> RunStore | None:
+        connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
+        return None if connection is None else cluster_store(connection, folder, view)
 
-        arbiters.append(ReadingArbiter(CLUSTER_ARBITER, read, lambda: backend.removes_cluster(current())))
-    if store is not None:
+    return StoreAccess(current, store, opened, removes_cluster=_removal_by(backend))
 
-        async def read_store() -> SeenLease | None:
-            lease = await store.lease(view.id)
-            return None if lease is None else SeenLease(lease.epoch, lease.owner, lease.holder, lease.tag)
 
-        arbiters.append(ReadingArbiter(STORE_ARBITER, read_store))
-    return arbiters
+def own_access_of(
+    folder: Path, current: Callable[[], RunView], backend: RunBackend, store: RunStore | None, clock: Clock
+) -> StoreAccess:
+    """Return a way to a run's store by a connection of its own, for which no stage waits; see `access_of`."""
+    cluster = ClusterAccess(kubeconfig_path(folder), "", clock, token_factory)
+
+    async def opened(view: RunView) -> RunStore | None:
+        uid = known_cluster_uid(view)
+        return await chosen_cluster_store(await cluster.open(uid), folder, view) if uid else None
+
+    return StoreAccess(current, store, opened, disconnect=cluster.aclose, removes_cluster=_removal_by(backend))
+
+
+def _removal_by(backend: RunBackend) -> Callable[[RunView], bool]:
+    return backend.removes_cluster if isinstance(backend, ClusterReader) else lambda _: False
 
 
 def companions_of(
@@ -130,14 +123,14 @@ def companions_of(
         clock: For waiting.
         store: See `store_of`; closed when the run's copy there is complete.
     """
-    view = runner_journal.view_if_readable()
+    current = runner_journal.view_if_readable
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
     guard = LimitGuard(runner_journal, partial(_fetch_ends, backend), clock, find_users=find_users)
-    found: list[Companion] = [guard, PresenceCompanion(folder, runner_journal, clock)]
+    access = own_access_of(folder, current, backend, store, clock)
+    owner = current().owner or present_operator()
+    found: list[Companion] = [guard, Publisher(access, folder, runner_journal, owner, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))
-    if store is not None:
-        found.append(Replica(store, folder, runner_journal, view.owner or present_operator(), clock))
     return found
 
 

@@ -1,186 +1,92 @@
 """The fence of a runner: it changes something only while it is certain that the run is its own.
 
-A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept where other
-machines can see it: in the run's store, and in a ConfigMap of its cluster. Each of these arbiters has the run's epoch,
-which grows by one with every takeover. A runner whose epoch is no longer the newest is fenced for good.
+A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept in the run's
+store, the one arbiter: the lease there has an epoch, which grows by one with every takeover, and a holder. A runner
+whose epoch is no longer the newest is fenced for good. An answer that says *none* is one, too: no machine has taken
+the run.
 
 An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
 machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
 over from a runner that may be alive waits longer than that before anything is changed.
 
-A process that has run all the time goes on if no arbiter answers: a store that is away must not stop a healthy run. But
-if the cluster does not answer either, it asks before each change outside of its machine: it may have been cut off, and
-taken over, until a moment ago. Then it sends nothing to either, where it would arrive once the network is back, in
-whoever's time that is. One that has just begun, and one that was away itself, stopped or asleep, waits for an answer of
-an arbiter that has answered before: by another one no machine can have taken the run over. A cluster that the run's own
-teardown destroys is not waited for. A cluster that answers again, and has no lease yet, does not speak for a store that
-had one: that is waited for a moment, as places come back one by one. What this leaves open is in docs/takeover.md.
+A process that has run all the time goes on if the store does not answer: a store that is away must not stop a healthy
+run. It asks before each change outside of its machine then, as it may have been cut off and taken over until a moment
+ago, and sends nothing to a cluster that does not answer either, where it would arrive once the network is back. One
+that has just begun, and one that was away itself, stopped or asleep, waits for a store that is known to have had the
+lease, until that answers or a person vouches (`runs resume --without-store`). A store that the run's own teardown
+removes is not waited for. What this leaves open is in docs/takeover.md.
 
-At the same epoch an arbiter may name another machine: this one before its restart, or one that has a copy of the run's
-folder (`actions.run.journal.machine`). If that gives another sign, it lives and has the run, and this runner ends. If
-it gives none for `SILENT_COPY_SECONDS`, the run is this machine's. Until then nothing is changed.
+At the same epoch the store may name another holder: this machine before its restart, or one that has a copy of the
+run's folder. If that renews its lease, it has the run, and this runner ends; once the lease has run out, or was not
+renewed for `SILENT_SECONDS`, the run is this machine's. Until then nothing is changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
-
-import msgspec
 
 from actions.base.clock import Clock, boot_seconds
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
-from actions.base.wording import listed
 from actions.cluster.http.errors import ApiError
-from actions.run.journal.elsewhere import FenceState, deed_of, read_elsewhere, read_fence, write_fence
-from actions.run.journal.machine import SILENT_COPY_SECONDS, is_same_machine
-from actions.run.state.records import Operator
+from actions.run.journal.elsewhere import FenceState, deed_of, note_answered, note_elsewhere, read_fence
 from actions.run.state.view import RunView
+from actions.run.store.objects import StoreLease
 
-CLUSTER_ARBITER = "the run's cluster"
-STORE_ARBITER = "the run's store"
 TRUST_SECONDS = 10.0
-"""Time for which the answer of an arbiter counts."""
+"""Time for which an answer of the store counts."""
 GRACE_SECONDS = 15.0
 """Time between a takeover and the first change by the new machine, if the old one may be alive."""
+SILENT_SECONDS = 45.0
+"""Time without a renewal after which another holder of the same epoch is gone, however its clock goes."""
 _ASK_AGAIN_SECONDS = TRUST_SECONDS / 2
 _TICK_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
-"""Limit of one question to all arbiters."""
+"""Limit of one question."""
 _RETRY_SECONDS = 2.0
 _UNANSWERED_SECONDS = 30.0
-"""Time after a question without an answer in which a change may be made without the next one."""
-_RETURNED_SECONDS = 15.0
-"""Time since a cluster without a lease answers again in which a store that had one is waited for."""
+"""Time after a question without an answer in which the disk may be changed without the next one."""
 
 Log = Callable[[str], None]
-
-
-class SeenLease(msgspec.Struct, frozen=True):
-    """The lease of a run as an arbiter has it."""
-
-    epoch: int
-    owner: Operator | None = None
-    machine: str = ""
-    """See `actions.run.journal.machine`."""
-    sign: str = ""
-    """Changes with each sign of that machine."""
-    is_old: bool = False
-    """The last sign is minutes old."""
+Reader = Callable[[], Awaitable[StoreLease | None]]
 
 
 class Arbiter(Protocol):
-    """A place that other machines can see, too, and that names the epoch of a run."""
+    """The run's store, as the fence asks it."""
 
-    name: str
-    """For sentences: `the run's store`."""
+    @property
+    def name(self) -> str:
+        """For sentences, and for the next process: `s3://team/ml`."""
+        ...
 
-    async def read(self) -> SeenLease | None:
-        """Return the newest lease; `None` if the place has none of this run. Changes nothing.
+    @property
+    def is_in_cluster(self) -> bool:
+        """The store is in the run's cluster."""
+        ...
+
+    def exists(self) -> bool:
+        """Return whether the run has a store by now."""
+        ...
+
+    def may_be_gone(self) -> bool:
+        """Return whether the run itself removes the store's place, so that no answer may ever come."""
+        ...
+
+    async def read(self) -> StoreLease | None:
+        """Return the run's lease; `None` if there certainly is none. Changes nothing.
 
         Raises:
             ConsoleError: There is no answer, which means nothing.
         """
         ...
 
-    def may_be_gone(self) -> bool:
-        """Return whether this run itself removes the place, so that no answer may ever come."""
+    async def read_pointer(self) -> StoreLease | None:
+        """Return the lease that the run's cluster shows beside a store elsewhere, as `read`."""
         ...
-
-
-class ReadingArbiter:
-    """An arbiter that is one function.
-
-    Args:
-        name: See `Arbiter`.
-        read: See `Arbiter.read`.
-        may_be_gone: See `Arbiter.may_be_gone`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        read: Callable[[], Awaitable[SeenLease | None]],
-        may_be_gone: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.name = name
-        self._read = read
-        self._may_be_gone = may_be_gone
-
-    async def read(self) -> SeenLease | None:
-        return await self._read()
-
-    def may_be_gone(self) -> bool:
-        return self._may_be_gone()
-
-
-def fence_sentence(run_id: str, state: FenceState) -> str:
-    """Return a sentence on the machine that has taken a run over."""
-    deed = deed_of(state.taken_by, state.epoch, is_copy=state.is_copy)
-    return f"Run {run_id} {deed}: this machine no longer changes anything of it."
-
-
-class ArbiterAnswer(msgspec.Struct, frozen=True):
-    """The answer of an arbiter to one question, or none."""
-
-    name: str
-    seen: SeenLease | None = None
-    is_silent: bool = False
-    """It did not answer."""
-    is_unreached: bool = False
-    """No connection to it came about."""
-
-
-class OtherMachines:
-    """Machines that arbiters name at a runner's own epoch: this one before a restart, or one with a copy of the run.
-
-    Args:
-        machine: The identity of this machine's copy.
-    """
-
-    def __init__(self, machine: str) -> None:
-        self.held: dict[str, SeenLease] = {}
-        """By the name of the arbiter: the first answer on a machine of which it is not known whether it lives."""
-        self._machine = machine
-        self._since: dict[str, float] = {}
-        self._gone: set[str] = set()
-        """The last signs of machines that have given no other one."""
-
-    def take(self, name: str, seen: SeenLease, epoch: int, now: float) -> bool:
-        """Take the answer of an arbiter. Returns whether the machine that it names lives.
-
-        Args:
-            name: Of the arbiter.
-            seen: Its answer.
-            epoch: Of this runner.
-            now: Seconds since the machine's start.
-        """
-        is_own = seen.epoch < epoch or is_same_machine(self._machine, seen.machine)
-        if is_own or seen.is_old or seen.sign in self._gone:
-            self.held.pop(name, None)
-            return False
-        if name not in self.held:
-            self.held[name], self._since[name] = seen, now
-        if seen.sign != self.held[name].sign:
-            return True
-        if now - self._since[name] > SILENT_COPY_SECONDS:
-            self._gone.add(seen.sign)
-            del self.held[name]
-        return False
-
-    def sentence(self) -> str:
-        """Return why nothing is changed, as a sentence."""
-        owner = next(iter(self.held.values())).owner
-        who = one_line(str(owner)) if owner else "another machine"
-        return (
-            f"{listed(list(self.held), 3)} has a lease of {who}: this machine before its restart, or another one with "
-            "a copy of the run's folder. Without a sign of that the run goes on here after "
-            f"{SILENT_COPY_SECONDS:.0f} s."
-        )
 
 
 class Fence:
@@ -189,12 +95,12 @@ class Fence:
     Args:
         folder: The run's.
         view: The run as it is at the runner's start.
-        arbiters: May be empty: then the lease in the journal is all there is.
+        arbiter: The run's store.
         require_lease: Requires the lease in the journal; raises `ConflictError`.
         clock: For pauses and wall time.
         log: The runner's log.
         note: Shows what the runner waits for; empty for nothing.
-        machine: The identity of this machine's copy of the run; empty if it has none.
+        holder: This machine, as its leases name it; empty to take every machine of this epoch for this one.
         boot: The clock that counts time in which this process was stopped.
     """
 
@@ -204,43 +110,41 @@ class Fence:
         self,
         folder: Path,
         view: RunView,
-        arbiters: Sequence[Arbiter],
+        arbiter: Arbiter,
         *,
         require_lease: Callable[[], None],
         clock: Clock,
         log: Log,
         note: Callable[[str], None] = lambda _: None,
-        machine: str = "",
+        holder: str = "",
         boot: Callable[[], float] = boot_seconds,
     ) -> None:
         self._folder = folder
         self._run_id = view.id
         self._epoch = view.epoch
-        self._arbiters = list(arbiters)
+        self._arbiter = arbiter
         self._require_lease = require_lease
         self._clock = clock
         self._log = log
         self._note = note
-        self._others = OtherMachines(machine)
+        self._holder = holder
         self._boot = boot
         self._lock = asyncio.Lock()
         self._lost = asyncio.Event()
         self._taken = FenceState()
-        now = self._now()
-        self._verified: tuple[float, float] | None = None
-        self._alive = now
-        self._was_away = True  # whoever has carried the run out before this process
-        self._known_to = set(read_fence(folder).known_to)
-        self._written: tuple[str, ...] | None = None
-        self._silent: set[str] = set()
-        """The arbiters that did not answer when they were asked last."""
-        self._unanswered: set[str] = set()
-        """Those of them with which no connection came about."""
-        self._is_unsure = False
-        self._returned_at = float("-inf")
-        """The last time at which the cluster answered after it had not, without a lease of the run."""
-        self._asked = now
+        self._alive = self._asked = self._now()
         self._asked_since = float("-inf")
+        self._was_away = True  # whoever has carried the run out before this process
+        self._verified: tuple[float, float] | None = None
+        """Moment of the question to which the store gave its newest answer."""
+        self._reached: tuple[float, float] | None = None
+        """Moment of the question to which the cluster gave its newest answer while the store gave none."""
+        self._silence: ConsoleError | None = None
+        """The reason why the newest question had no answer; `None` if it had one."""
+        self._other: tuple[StoreLease, float] | None = None
+        """The lease of another holder at this epoch, and when it was seen first."""
+        self._gone = ""
+        """The last lease of such a holder that was not renewed."""
 
     async def require(
         self, deed: str, *, stays_here: bool = False, in_cluster: bool = False, in_store: bool = False
@@ -249,12 +153,11 @@ class Fence:
         self._refuse_if_lost(deed)
         self._require_lease()
         self._look_for_absence()
-        if self._arbiters and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
+        if self._arbiter.exists() and not self._is_fresh() and not self._goes_on_unsure(stays_here=stays_here):
             with guarded_by(None):
                 await self._verify(deed)
-            place = CLUSTER_ARBITER if in_cluster else STORE_ARBITER if in_store else ""
-            if place in self._unanswered and not self._is_fresh():
-                raise UnreachableError(f"{place.capitalize()} does not answer. Not sent: {deed}.")
+            if self._silence is not None and not self._may_send(in_cluster=in_cluster, in_store=in_store):
+                raise UnreachableError(f"{self._silence.message} Not sent: {deed}.")
         self._refuse_if_lost(deed)
 
     async def accompany(self) -> None:
@@ -267,21 +170,12 @@ class Fence:
         while not self._lost.is_set():
             self._look_for_absence()
             now = self._boot()
-            if self._arbiters and now - asked >= _ASK_AGAIN_SECONDS:
+            if self._arbiter.exists() and now - asked >= _ASK_AGAIN_SECONDS:
                 asked = now
                 with guarded_by(None):
                     await self._ask()
-            if not self._lost.is_set():
-                self._write_known()
             await self._pause()
         self._refuse_if_lost("the run")
-
-    def dismiss(self, place: str) -> None:
-        """Stop waiting for an arbiter from which this runner itself has removed the run's lease."""
-        self._known_to.discard(place)
-        self._silent.discard(place)
-        self._unanswered.discard(place)
-        self._arbiters = [arbiter for arbiter in self._arbiters if arbiter.name != place]
 
     async def finish(self, view: RunView) -> None:
         """Do nothing: a run that is over needs no fence."""
@@ -298,18 +192,18 @@ class Fence:
             tick.cancel()
 
     async def _verify(self, deed: str) -> None:
-        """Ask the arbiters until one answers, or none has to answer. One that another change has begun since counts."""
+        """Ask the store until it answers, or need not. A question that another change has begun since counts."""
         came = self._boot()
         async with self._lock:
-            if self._asked_since >= came and not self._waits_for() and not self._others.held:
+            if self._asked_since >= came and not self._has_to_wait():
                 return
             try:
-                while not self._lost.is_set() and not self._is_fresh():
+                while not self._lost.is_set():
                     await self._ask()
                     self._look_for_absence()
                     if self._is_fresh() or self._lost.is_set():
                         return
-                    if not self._waits_for() and not self._others.held:
+                    if not self._has_to_wait():
                         self._was_away = False
                         return
                     self._note(f"Waiting before {deed}: {self._obstacle()}")
@@ -318,76 +212,97 @@ class Fence:
                 self._note("")
 
     async def _ask(self) -> None:
-        """Ask all arbiters at once. Any that names a later epoch fences; any other answer counts.
+        """Ask the store; one that is silent once more behind an answer of the cluster, if that gives one.
 
-        The answers count together, once all are there: a cluster that answers again must not let a change pass while
-        the store, which may name another machine, is still being asked.
+        So a network that is back lets no change pass before the store, which may name another machine, could answer.
         """
-        began, was_silent = self._now(), CLUSTER_ARBITER in self._silent
-        answers = await asyncio.gather(*map(_answer_of, self._arbiters))
+        began, was_silent = self._now(), self._silence is not None
+        is_reached = was_silent and await self._reaches_cluster()
+        silence = await self._question(began)
+        if silence is not None and not was_silent and await self._reaches_cluster():
+            is_reached, silence = True, await self._question(began)
         self._asked, self._asked_since = self._now(), max(began[0], self._asked_since)
-        self._keep_silence(answers)
-        if self._is_lost_by(answers, began[0]):
-            return
-        vouching = {one.name for one in answers if one.seen is not None}
-        if vouching:
-            self._known_to |= vouching
-            self._vouched(began)
-            return
-        if was_silent and CLUSTER_ARBITER not in self._silent:
-            self._returned_at = self._boot()
-        if not self._is_unsure:
-            asked = [one.name for one in answers]
-            self._log(f"fence: no answer from {listed(asked, 3)} on whether the run was taken over")
-        self._is_unsure = True
+        if silence is not None and not was_silent:
+            self._log(f"fence: no answer on whether the run was taken over: {silence.message}")
+        self._silence, self._reached = silence, began if is_reached else None
 
-    def _is_lost_by(self, answers: Sequence[ArbiterAnswer], at: float) -> bool:
-        """Return whether an answer names a machine that has the run; then it is lost."""
-        known = [(one.name, one.seen) for one in answers if one.seen is not None]
-        for _, seen in known:
-            if seen.epoch > self._epoch:
-                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch))
-                return True
-        for name, seen in known:
-            if self._others.take(name, seen, self._epoch, at):
-                self._lose(FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=True))
-                return True
-        return False
+    async def _question(self, began: tuple[float, float]) -> ConsoleError | None:
+        """Ask the store once, and take its answer; return why there is none."""
+        try:
+            seen = await _answered(self._arbiter.read)
+        except ConsoleError as error:
+            self._look_for_absence()
+            return error
+        if seen is not None and (seen.epoch > self._epoch or self._is_renewed(seen)):
+            self._lose(seen)
+        elif self._other is not None:
+            self._verified = None  # the answers of before count no more either
+        else:
+            self._verified = max(began, self._verified or began)
+            self._was_away = self._was_away and not self._is_fresh()
+        if seen is not None:
+            note_answered(self._folder, self._arbiter.name)
+        return None
 
-    def _keep_silence(self, answers: Sequence[ArbiterAnswer]) -> None:
-        present = {arbiter.name for arbiter in self._arbiters}  # one may have been dismissed while it was asked
-        asked = {one.name for one in answers}
-        self._silent = self._silent - asked | {one.name for one in answers if one.is_silent} & present
-        self._unanswered = self._unanswered - asked | {one.name for one in answers if one.is_unreached} & present
+    async def _reaches_cluster(self) -> bool:
+        """Return whether the cluster of a run with a store elsewhere answers; a later epoch there counts, too."""
+        if self._arbiter.is_in_cluster:
+            return False
+        try:
+            seen = await _answered(self._arbiter.read_pointer)
+        except ConsoleError as error:
+            return _is_refusal(error)
+        if seen is not None and seen.epoch > self._epoch:
+            self._lose(seen)
+        return True
+
+    def _is_renewed(self, seen: StoreLease) -> bool:
+        """Return whether another holder of this epoch has renewed its lease; keep one of which that is not known."""
+        is_own = seen.epoch < self._epoch or not seen.holder or self._holder in ("", seen.holder)
+        if is_own or not seen.is_live or seen.tag == self._gone:
+            self._other = None
+            return False
+        if self._other is None:
+            self._other = seen, self._boot()
+        if self._boot() - self._other[1] > SILENT_SECONDS and seen.tag == self._other[0].tag:
+            self._other, self._gone = None, seen.tag
+            return False
+        return seen.tag != self._other[0].tag
+
+    def _has_to_wait(self) -> bool:
+        """Return whether no change may be made before the store has answered, or a person has vouched."""
+        if self._other is not None:
+            return True
+        known = read_fence(self._folder)
+        is_released = known.is_removed or known.is_vouched or self._arbiter.may_be_gone()
+        return self._was_away and bool(known.store) and not is_released
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
-        if self._others.held:
-            return self._others.sentence()
-        what = "has just begun, or was stopped or asleep" if self._was_away else "was cut off"
+        if self._other is not None:
+            owner = one_line(str(self._other[0].owner))
+            return (
+                f"{self._arbiter.name} has a lease of {owner}: this machine before its restart, or another one with a "
+                f"copy of the run's folder. Without a renewal the run goes on here after {SILENT_SECONDS:.0f} s."
+            )
+        why = self._silence.message if self._silence else ""
         return (
-            f"this process {what}, and {listed(self._waits_for(), 3)} did not answer whether another "
-            "machine has taken the run over meanwhile."
+            "this process has just begun, or was stopped or asleep, and another machine may have taken the run over. "
+            f"If none has: eksml-tui runs resume {self._run_id} --without-store. {why}"
         )
 
-    def _vouched(self, at: tuple[float, float]) -> None:
-        if self._others.held:
-            self._verified = None  # the answers of before count no more either
-            return
-        if self._verified is None or at > self._verified:
-            self._verified = at
-        if self._is_fresh():
-            self._was_away = self._is_unsure = False
-            self._returned_at = float("-inf")
-
-    def _lose(self, taken: FenceState) -> None:
-        self._taken = taken
-        write_fence(self._folder, self._taken)
+    def _lose(self, seen: StoreLease) -> None:
+        is_copy = seen.epoch == self._epoch
+        self._taken = FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=is_copy)
+        note_elsewhere(self._folder, seen.owner, seen.epoch, is_copy=is_copy)
         self._lost.set()
 
     def _refuse_if_lost(self, deed: str) -> None:
         if self._lost.is_set():
-            raise FencedError(f"{fence_sentence(self._run_id, self._taken)} Not done: {deed}.")
+            done = deed_of(self._taken.taken_by, self._taken.epoch, is_copy=self._taken.is_copy)
+            raise FencedError(
+                f"Run {self._run_id} {done}: this machine no longer changes anything of it. Not done: {deed}."
+            )
 
     def _look_for_absence(self) -> None:
         now = self._now()
@@ -395,30 +310,26 @@ class Fence:
             self._was_away = True
         self._alive = now
 
-    def _waits_for(self) -> list[str]:
-        """Return the names of the arbiters one of which has to answer before the next change; none if it may be made
-        without."""
-        known = [each for each in self._arbiters if each.name in self._known_to]
-        if self._was_away:
-            return [each.name for each in known if not each.may_be_gone()]
-        has_returned = self._boot() - self._returned_at <= _RETURNED_SECONDS
-        return [each.name for each in known if each.name in self._silent] if has_returned else []
-
     def _goes_on_unsure(self, *, stays_here: bool) -> bool:
         """Return whether a change need not wait for another question: none was answered a moment ago.
 
-        What leaves this machine does wait if the cluster did not answer, too: this machine was cut off, and whatever is
-        there again may know what another one has done meanwhile.
+        What leaves this machine waits for one unless the cluster has answered lately: this machine may have been cut
+        off, and whatever is there again may know what another one has done meanwhile.
         """
-        if not stays_here and CLUSTER_ARBITER in self._silent:
+        if self._silence is None or self._has_to_wait():
             return False
-        return (
-            self._is_unsure
-            and not self._was_away
-            and not self._waits_for()
-            and not self._others.held
-            and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
-        )
+        if stays_here:
+            return not self._was_away and _elapsed(self._asked, self._now()) <= _UNANSWERED_SECONDS
+        return self._is_reached()
+
+    def _may_send(self, *, in_cluster: bool, in_store: bool) -> bool:
+        """Return whether a request to the cluster or the store arrives now, if at all."""
+        if in_store or (in_cluster and self._arbiter.is_in_cluster):
+            return _is_refusal(self._silence)
+        return not in_cluster or self._reached is not None
+
+    def _is_reached(self) -> bool:
+        return self._reached is not None and _elapsed(self._reached, self._now()) <= TRUST_SECONDS
 
     def _is_fresh(self) -> bool:
         return self._verified is not None and _elapsed(self._verified, self._now()) <= TRUST_SECONDS
@@ -427,21 +338,23 @@ class Fence:
         """Return the time since the machine's start, and the wall time, in seconds."""
         return self._boot(), self._clock.now().timestamp()
 
-    def _write_known(self) -> None:
-        """Keep which arbiters have answered for the next process; not over the note of another companion."""
-        known = tuple(sorted(self._known_to))
-        if known != self._written and read_elsewhere(self._folder, self._epoch) is None:
-            write_fence(self._folder, FenceState(known_to=known))
-            self._written = known
 
+async def _answered(read: Reader) -> StoreLease | None:
+    """Return an answer.
 
-async def _answer_of(arbiter: Arbiter) -> ArbiterAnswer:
+    Raises:
+        ConsoleError: There is none in time.
+    """
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
-            return ArbiterAnswer(arbiter.name, await arbiter.read())
-    except (ConsoleError, TimeoutError, OSError) as error:
-        is_refused = isinstance(error, ApiError) or not isinstance(error, UnreachableError | TimeoutError | OSError)
-        return ArbiterAnswer(arbiter.name, is_silent=True, is_unreached=not is_refused)
+            return await read()
+    except (TimeoutError, OSError) as error:
+        raise UnreachableError(f"No answer within {_ANSWER_SECONDS:.0f} s.") from error
+
+
+def _is_refusal(error: ConsoleError | None) -> bool:
+    """Return whether an answer came, though not the one that was asked for: a connection came about."""
+    return isinstance(error, ApiError) or not isinstance(error, UnreachableError)
 
 
 def _elapsed(since: tuple[float, float], now: tuple[float, float]) -> float:

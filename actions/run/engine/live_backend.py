@@ -11,7 +11,6 @@ from typing import assert_never
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
-from actions.base.guard import dismiss_place
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
@@ -35,12 +34,10 @@ from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
 from actions.run.context.retry import AWAY, ONCE, TEARDOWN
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.engine.fence import CLUSTER_ARBITER
 from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
 from actions.run.output.collector import watching
 from actions.run.output.streams import stored_losses
-from actions.run.presence.publish import withdraw
 from actions.run.stages.capacity import CapacityHandler
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
@@ -54,7 +51,7 @@ from actions.run.stages.terraform import TerraformHandler
 from actions.run.state.planner import kept_stages
 from actions.run.state.records import Resolution, RunAccount, TerraformBody
 from actions.run.state.view import Goal, OwnedObject, RunView, StageState, StageView, TerraformMemory
-from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
+from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose, remove_published
 from actions.run.teardown.drain import drain_nodes
 from actions.run.teardown.sharing import others_in_cluster
 from actions.run.volume.helper_job import delete_helper_jobs
@@ -146,21 +143,20 @@ class LiveBackend:
         policy = AWAY if self._is_own_cluster(view) else TEARDOWN
         await delete_helper_jobs(context, policy)
         await delete_watchdog(context, policy)
-        record = await withdraw(context, ONCE if self._is_own_cluster(view) else TEARDOWN)
-        dismiss_place(CLUSTER_ARBITER)  # it has no lease of the run any more, or is gone itself
+        published = await remove_published(context, ONCE if self._is_own_cluster(view) else TEARDOWN)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         states = await self._terraform_states(view, kept)
         is_gone = self._is_own_cluster(view) and not states.leftovers and not states.unknown
-        reports = [states, AuditReport(leftovers=(record,) if record else ())]
+        reports = [states, AuditReport(leftovers=(published,) if published else ())]
         for stage in view.stages:
             if stage.kind == "helm" and stage.attempt:
                 helm = HelmHandler(self.context(view, stage, journal))
                 reports.append(await helm.leftovers(policy, may_be_gone=is_gone))
         is_gone = is_gone and not any(report.leftovers for report in reports)
         reports.append(await audit_cluster(context, may_be_gone=is_gone, policy=policy, kept=kept))
-        if record is None:  # the audit has waited longer: a cluster that was away for a moment is there now
-            record = await withdraw(context, ONCE)
-            reports.append(AuditReport(leftovers=(record,) if record else ()))
+        if published is None:  # the audit has waited longer: a cluster that was away for a moment is there now
+            published = await remove_published(context, ONCE)
+            reports.append(AuditReport(leftovers=(published,) if published else ()))
         if any(stage.attempt and self._blueprint.stage(stage.id).WORKS_IN_ACCOUNT for stage in view.stages):
             owns = self._is_own_cluster(view)
             reports.append(await audit_account(context, kept=kept, owns_cluster=owns))

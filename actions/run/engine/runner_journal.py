@@ -94,6 +94,8 @@ class RunnerJournal:
         self._clock = clock
         self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
         self._records: list[JournalRecord] = []
+        self._folded: tuple[int, RunView] | None = None
+        """The run by so many records: companions look at it several times a second."""
         self._version = -1
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
@@ -264,7 +266,9 @@ class RunnerJournal:
         self._records.extend(self._journal.records(after=seen))
 
     def _known(self) -> RunView:
-        return fold(self._records, holder=self._lease.token)
+        if self._folded is None or self._folded[0] != len(self._records):
+            self._folded = len(self._records), fold(self._records, holder=self._lease.token)
+        return self._folded[1]
 
     async def _retried(self, call: Callable[[], T], *, allow: Callable[[], Awaitable[None]] | None = None) -> T:
         return await when_usable(

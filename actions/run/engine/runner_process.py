@@ -17,19 +17,21 @@ from actions.base.executors import in_thread
 from actions.base.guard import guarded_by
 from actions.base.process import own_identity
 from actions.base.untrusted import plain_text, redact
+from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend
-from actions.run.engine.companions import Companion, accompanied, arbiters_of, companions_of, finished, store_of
+from actions.run.engine.companions import Companion, access_of, accompanied, companions_of, finished
 from actions.run.engine.fence import Fence
 from actions.run.engine.runner import Runner
 from actions.run.engine.runner_journal import RunnerJournal, when_usable
 from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
-from actions.run.journal.machine import machine_id
 from actions.run.journal.store import Journal
 from actions.run.state.view import NoticeKind, RunView
+from actions.run.store.access import store_of
+from actions.run.store.lease import this_holder
 from actions.run.store.objects import RunStore
-from actions.run.store.replica import Replica
+from actions.run.store.publish import Publisher
 
 BackendFactory = Callable[[Path, Clock], RunBackend]
 """Makes the backend of the run in a folder."""
@@ -92,13 +94,13 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
             store = store_of(await runner_journal.view())
             fence = await _fence_of(folder, runner_journal, backend, clock, store)
             companions = [fence, *companions_of(folder, runner_journal, backend, clock, store)]
-            replicas = [one for one in companions if isinstance(one, Replica)]
+            publishers = [one for one in companions if isinstance(one, Publisher)]
             runner = Runner(
                 runner_journal,
                 backend,
                 clock,
                 lambda line: _log(clock, line),
-                is_behind=lambda: any(replica.is_behind() for replica in replicas),
+                is_behind=lambda: any(publisher.is_behind() for publisher in publishers),
             )
             with guarded_by(fence):
                 view = await _kept_alive(runner_journal, runner, companions, clock)
@@ -118,19 +120,15 @@ async def _fence_of(
         else:
             runner_journal.heartbeat.waits_no_more(NoticeKind.UNCERTAIN)
 
-    view = await runner_journal.view()
-    machine = ""
-    with suppress(OSError):  # a full disk: the names of machines are not compared
-        machine = await in_thread("fence", machine_id, folder)
     return Fence(
         folder,
-        view,
-        arbiters_of(runner_journal.view_if_readable, backend, clock, store),
+        await runner_journal.view(),
+        access_of(folder, runner_journal.view_if_readable, backend, store),
         require_lease=runner_journal.require_lease,
         clock=clock,
         log=lambda line: _log(clock, line),
         note=note,
-        machine=machine,
+        holder=await in_thread("fence", this_holder, present_operator()),
     )
 
 

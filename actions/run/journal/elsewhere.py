@@ -1,7 +1,7 @@
-"""The fence block in a run's folder: which places have answered for its runner here, or who has taken the run over.
+"""The fence block in a run's folder: what is known here of the run's store, and who has taken the run over.
 
-Its runner writes it while it works, and last when it learns of the later epoch of another machine, from the run's store
-or its cluster. Every command that acts on the run reads it first, and refuses.
+Its runner writes it while it works, and last when it learns of another machine that has the run. Every command that
+acts on the run reads it first, and refuses.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
@@ -22,8 +23,14 @@ from actions.run.state.view import RunView
 class FenceState(msgspec.Struct, frozen=True):
     """The content of a run's fence block."""
 
-    known_to: tuple[str, ...] = ()
-    """Names of the arbiters that have had a lease of the run."""
+    store: str = ""
+    """Address of the store that has had the run's lease; empty if none is known to."""
+    namespace: str = ""
+    """That of the run's objects in its cluster; empty while none has been chosen."""
+    is_removed: bool = False
+    """This run's own teardown has removed its objects from that, or is about to."""
+    is_vouched: bool = False
+    """A person has stated that no other machine has the run; holds until the store answers."""
     taken_by: Operator | None = None
     epoch: int = 0
     """Of the machine that has taken it over; 0 if none has."""
@@ -42,6 +49,31 @@ def read_fence(folder: Path) -> FenceState:
 def write_fence(folder: Path, state: FenceState) -> None:
     """Replace the state of a run's fence; failure is ignored, as on a full disk."""
     write_block(fence_path(folder), msgspec.json.encode(state))
+
+
+def note_answered(folder: Path, store: str) -> None:
+    """Record that a store has had the run's lease; what a person has stated for want of an answer counts no more."""
+    _change(folder, replace(read_fence(folder), store=store, is_vouched=False))
+
+
+def note_namespace(folder: Path, namespace: str) -> None:
+    """Record the namespace in which the run's objects in its cluster are."""
+    _change(folder, replace(read_fence(folder), namespace=namespace))
+
+
+def note_removed(folder: Path) -> None:
+    """Record that the run's objects are about to be removed from its store: no runner waits for its lease there."""
+    _change(folder, replace(read_fence(folder), is_removed=True))
+
+
+def note_vouched(folder: Path) -> None:
+    """Record the statement of a person that no other machine has the run."""
+    _change(folder, replace(read_fence(folder), is_vouched=True))
+
+
+def _change(folder: Path, state: FenceState) -> None:
+    if state != read_fence(folder):
+        write_fence(folder, state)
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -68,7 +100,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 def note_elsewhere(folder: Path, owner: Operator | None, epoch: int, *, is_copy: bool = False) -> None:
     """Record that another machine carries the run out. To be called by the run's runner, which ends then."""
-    write_fence(folder, FenceState(taken_by=owner, epoch=epoch, is_copy=is_copy))
+    write_fence(folder, replace(read_fence(folder), taken_by=owner, epoch=epoch, is_copy=is_copy))
 
 
 def deed_of(owner: Operator | None, epoch: int, *, is_copy: bool) -> str:

@@ -251,7 +251,8 @@ class RunReader:
             notices = (no_runner(self.folder, self._clock), *notices)
         elif self._has_left_home_behind(view):
             notices = (Notice(NoticeKind.STORE_BEHIND, STORE_BEHIND), *notices)
-        notices = tuple(replace(notice, text=notice.text.replace("{store}", view.store)) for notice in notices)
+        store = view.store or "in its cluster"
+        notices = tuple(replace(notice, text=notice.text.replace("{store}", store)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
         self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest

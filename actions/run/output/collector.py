@@ -306,7 +306,7 @@ class StageCollector:
     async def open_output(self) -> None:
         """Read what the output has, in a thread: a runner whose loop parses the log of a day counts as stalled.
 
-        Also if this is cancelled, the thread comes to its end first: nothing else may repair the files meanwhile.
+        Also if this is cancelled, the thread comes to its end first: nothing else may open the files meanwhile.
 
         Raises:
             OSError: It cannot be read or written at present.
@@ -358,7 +358,7 @@ class StageCollector:
     async def _settle(self, longest_seconds: float) -> None:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
-            if self._is_read:  # without an output there are no followers, and what it has is not known
+            if self._is_read:  # before that there are no followers, and what it has is not known
                 await self._end_followers(longest_seconds)
                 self._mark_vanished_pods()
         if self._file is not None:

@@ -1,4 +1,4 @@
-"""The output of a program that a stage runs, in the stage's output; its newest line is the stage's progress message."""
+"""The log of a program that a stage runs, in the stage's output; its newest line is the stage's progress message."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ from actions.telemetry.tools.device_history import SpanRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST_KEPT = 48
+_MOST_KEPT = 12
 """Unpacked segments of lines that a reader keeps: so many logs are read side by side."""
 
 
@@ -321,13 +321,11 @@ def last_loss(folder: Path) -> float | None:
     """
     try:
         streams = [StreamReader(stream_path(folder, stage, POINTS)) for stage in stages_with_output(folder)]
-        ends = sorted(
-            ((stream.folder.stat().st_mtime_ns, stream.end(), stream.folder) for stream in streams), reverse=True
-        )
+        newest = sorted(filter(StreamReader.has_any, streams), key=StreamReader.changed_ns, reverse=True)
+        found = (_loss_at_end(stream.folder, stream.end()) for stream in newest)
+        return next((loss for loss in found if loss is not None), None)
     except OSError:
         return None
-    found = (_loss_at_end(place, end) for _, end, place in ends)
-    return next((loss for loss in found if loss is not None), None)
 
 
 @lru_cache(maxsize=256)

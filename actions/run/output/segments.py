@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE, private_directory
+from actions.base.files import PRIVATE_FILE, private_directory, read_file
 
 _T = TypeVar("_T")
 
@@ -41,7 +41,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 _KEPT = 8
 """Segments that a reader keeps in memory."""
 _TRIES = 8
-_SETTLED_NS = 100_000_000
+_SETTLED_NS = 2_000_000_000
 """Age from which on a folder's time of change tells it from a later change."""
 _BLOCK_BYTES = 64 << 10
 
@@ -116,8 +116,10 @@ def listing_of(names: Iterator[str] | list[str]) -> StreamListing:
             segments.append(segment)
         elif (place := tail_in(name)) is not None:
             tails.append(place)
+    begins = {segment.place for segment in segments} | set(tails)
     chosen: list[SealedSegment] = []
-    for segment in sorted(segments):
+    # of two with one place, which two machines may have written, the one that the next one joins
+    for segment in sorted(segments, key=lambda one: (one.place, one.end not in begins, one.length)):
         if chosen and segment.place < chosen[-1].end:
             if chosen[-1].place == (chosen[-2].end if len(chosen) > 1 else 0):
                 continue  # the one before it joins what is before that: this one has a wrong name
@@ -218,6 +220,14 @@ class StreamReader:
         except FileNotFoundError:
             return False
 
+    def changed_ns(self) -> int:
+        """Return when a stream that has any byte was written last, in nanoseconds since the epoch.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        return self._settled(self._changed_ns)
+
     def begin(self) -> int:
         """Return the place of the first byte that is kept.
 
@@ -262,6 +272,10 @@ class StreamReader:
                 return look(self.listing())
             self._listed_at = 0
         raise FileNotFoundError(2, os.strerror(2), str(self.folder))
+
+    def _changed_ns(self, listing: StreamListing) -> int:
+        path = self.folder if listing.tail is None else self.folder / tail_name(listing.tail)
+        return path.stat().st_mtime_ns
 
     def _end(self, listing: StreamListing) -> int:
         if listing.tail is None:
@@ -465,11 +479,14 @@ class StreamWriter:
 
     def _remove_left(self, listing: StreamListing) -> None:
         """Remove what a kill has left: unfinished segments, and tails that were sealed."""
+        whole = {segment.place: segment for segment in listing.segments}
         for name in os.listdir(self.folder) if listing.segments or listing.tail is not None else ():
             place = tail_in(name)
-            is_sealed = place is not None and place != listing.tail and place < listing.sealed_end
-            if is_sealed or (name.startswith(".") and name.endswith(".tmp")):
+            if (name.startswith(".") and name.endswith(".tmp")) or (place in whole and self._is_whole(whole[place])):
                 (self.folder / name).unlink(missing_ok=True)
+
+    def _is_whole(self, segment: SealedSegment) -> bool:
+        return plain_of(segment, read_file(self.folder / segment.name)) is not None
 
     def _seal_if_possible(self) -> None:
         """Seal the tail; on a full disk it goes on growing, and is sealed later."""

@@ -211,7 +211,8 @@ async def _written(store: RunStore, run_id: str, document: LeaseDocument, after:
     condition = after
     for _ in range(_OWN_WRITES + 1):
         try:
-            return await store.put_lease(run_id, document, after=condition)
+            written = await store.put_lease(run_id, document, after=condition)
+            return replace(written, is_anew=after is not None and condition is None)
         except LeaseConflictError as error:
             condition = error.found
         if condition is not None and not (after is not None and _is_ours(condition, document)):

@@ -103,6 +103,8 @@ class StoreLease(msgspec.Struct, frozen=True):
     """Seconds since the epoch, by the store's clock."""
     age_seconds: float = 0.0
     """Time since it was renewed, when it was read, by the store's clock."""
+    is_anew: bool = False
+    """It was written again, as it had been removed."""
 
     @property
     def epoch(self) -> int:

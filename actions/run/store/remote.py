@@ -186,10 +186,11 @@ def paid_elsewhere(run: RemoteRun, cluster: tuple[str, str]) -> PaidThing | None
         return None
     is_kept = run.state is RunState.TORN_DOWN
     if usd and not is_kept and is_same_cluster((run.about.cluster, run.about.region), cluster):
-        usd -= _dollars(run.status.nodes_usd_per_hour) or Decimal(0)
+        nodes = _dollars(run.status.nodes_usd_per_hour)
+        usd = usd - nodes if nodes is not None else None
     return (
         None
-        if usd <= 0
+        if usd is not None and usd <= 0
         else PaidThing(f"{'kept by' if is_kept else 'run of'} {run.owner}", usd, run.id, is_kept=is_kept)
     )
 

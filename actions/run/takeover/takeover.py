@@ -31,9 +31,9 @@ from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.context.store_address import run_key
-from actions.run.engine.fence import GRACE_SECONDS, STORE_ARBITER
+from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.journal.elsewhere import FenceState, read_fence, takeover_command, write_fence
+from actions.run.journal.elsewhere import note_answered, read_fence, takeover_command
 from actions.run.journal.folder import journal_path, kubeconfig_path, runs_folder, terraform_path
 from actions.run.journal.mirrored import MirrorMark, read_mark, remove_mark, write_mark
 from actions.run.journal.reader import RunReader, load_run
@@ -126,7 +126,7 @@ async def take_over_run(
         unreached = await _reach(folder, records, clock, target=target, say=say, source=source_of(store))
         heard = await _pointed(folder, records, clock, taken, store)
         found = await _searched(folder, records, clock, since=since)
-    write_fence(folder, FenceState(known_to=(STORE_ARBITER,)))
+    note_answered(folder, source_of(store))
     if (heard or lease.is_live) and not is_machine_gone:
         say(grace_sentence(lease.owner, heard or heard_sentence(store.address, lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)

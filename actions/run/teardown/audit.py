@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from contextlib import suppress
 
 import msgspec
 
-from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.errors import (
+    AccessError,
+    ConflictError,
+    ConsoleError,
+    MissingError,
+    RefusedError,
+    UnreachableError,
+)
+from actions.base.executors import in_thread
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, RUN_TAG
 from actions.cloud.aws_session import AwsSession
@@ -15,7 +24,8 @@ from actions.cloud.resources import AwsResource
 from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.run_account import require_account
-from actions.run.context.stage_context import StageContext
+from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.journal.elsewhere import note_removed
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
@@ -24,6 +34,9 @@ from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
+from actions.run.store.access import cluster_store
+from actions.run.store.kubernetes import KubernetesStore
+from actions.run.store.lease_object import RUN_LABEL as STORED_RUN_LABEL
 
 SETTLE_SECONDS = 60.0
 """Time for garbage collection, or an API that is down, to catch up."""
@@ -34,6 +47,51 @@ _LOOK_SECONDS = 1.0
 _NO_OBJECTS = frozenset({RULE_VERSION, IMAGE_VERSION, RELEASE_VERSION})
 """API versions in records of what the run owns outside of the cluster, or by Helm."""
 _UNRECORDED = "carries the run's label, but the run never recorded making it"
+
+
+async def remove_published(context: StageContext, policy: RetryPolicy) -> str | None:
+    """Remove the run from the store in its cluster before the audit: nothing of the run is to be left.
+
+    It is done in the audit, and not in the undo of a stage: until then the teardown may fail or wait for long, and the
+    run has to be known; and its publisher writes nothing more there once the audit is announced in the journal. That
+    the lease is removed is on disk before: no later runner waits for an answer about it.
+
+    Args:
+        context: Of any stage.
+        policy: The retries until the cluster first answers.
+
+    Returns:
+        Why it is left, in a line of the audit; empty if it is not; `None` if the cluster does not answer, or accepts no
+        credentials: then there is nothing any more, or it is to be tried again once the cluster is known to be there.
+    """
+    if not context.access.is_possible or not known_cluster_uid(context.view):
+        return ""
+    if not context.view.store:
+        await in_thread("audit", note_removed, context.folder)
+    try:
+        connection = await context.connect(policy)
+    except (UnreachableError, AccessError):
+        return None
+    except (MissingError, ConflictError):
+        return ""  # without a cluster there is nothing in it
+    store = cluster_store(connection, context.folder, context.view)
+    try:
+        await store.remove_run(context.view.id)
+    except UnreachableError:
+        return None
+    except (AccessError, RefusedError):
+        return await _published_line(store, context.view.id)
+    return ""
+
+
+async def _published_line(store: KubernetesStore, run_id: str) -> str:
+    """Return the line of the audit on a run that may not be removed from its store; empty if it is not there."""
+    with suppress(ConsoleError):
+        if await store.lease(run_id) is not None:
+            where = store.address.rpartition(" ")[2]
+            command = f"kubectl delete leases,configmaps,secrets -n {where} -l {STORED_RUN_LABEL}={run_id}"
+            return f"What {store.address} has of the run: this user may not delete it; remove it with: {command}"
+    return ""
 
 
 async def audit_cluster(

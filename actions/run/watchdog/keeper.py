@@ -16,16 +16,17 @@ from actions.cluster.objects.client import Document, ObjectRef, merge_patch
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.lease import Heartbeat
 from actions.run.limits.rules import LimitName, is_watchdog
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import apply_objects, request_removal, seen
-from actions.run.presence.record import NAMESPACE, ref_of
 from actions.run.state.records import Body, LimitReached
 from actions.run.state.view import Goal, NoticeKind, RunView
+from actions.run.store.lease_object import lease_name
 from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
-from actions.run.watchdog.manifests import WatchedObject, manifests_of, watchdog_name, watched_objects
+from actions.run.watchdog.manifests import NAMESPACE, WatchedObject, manifests_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, moment_of
 
 LOOK_SECONDS = 15.0
@@ -74,7 +75,7 @@ class WatchdogKeeper:
         self._journal = journal
         self._context_of = context_of
         self._clock = clock
-        self._applied: tuple[float, tuple[WatchedObject, ...]] | None = None
+        self._applied: tuple[float, tuple[WatchedObject, ...], str] | None = None
         self._read_at: float | None = None
         self._idle_reason = ""
 
@@ -119,29 +120,30 @@ class WatchdogKeeper:
         context = self._context_of(view)
         try:
             connection = await context.connect(ONCE)
-            await self._take_note(view, connection)
-            await self._keep(view, context, connection)
+            if store := read_fence(context.folder).namespace:  # else the run's lease is not there yet
+                await self._take_note(view, connection, store)
+                await self._keep(view, context, connection, store)
         except ConflictError as error:  # of an object or a cluster; never of the run's lease
             raise RefusedError(error.message, hint=error.hint) from error
 
-    async def _keep(self, view: RunView, context: StageContext, connection: ClusterConnection) -> None:
+    async def _keep(self, view: RunView, context: StageContext, connection: ClusterConnection, store: str) -> None:
         objects = watched_objects(view) if view.limits.watchdog_minutes else ()
         if not objects:
             self._applied, self._idle_reason = None, ""
             await _remove_all(view, connection, context.journal, self._clock)
             return
-        wanted = (view.limits.watchdog_minutes, objects)
+        wanted = (view.limits.watchdog_minutes, objects, store)
         if wanted != self._applied:
-            manifests = await in_thread("watchdog", manifests_of, view, objects)
+            manifests = await in_thread("watchdog", manifests_of, view, objects, store)
             await apply_objects(context, connection, manifests)
             self._applied = wanted
 
-    async def _take_note(self, view: RunView, connection: ClusterConnection) -> None:
+    async def _take_note(self, view: RunView, connection: ClusterConnection, store: str) -> None:
         """Record once what the watchdog has done, and remove its note; the guard of limits parks the run then."""
         now = self._clock.monotonic()
         if self._read_at is not None and now - self._read_at < NOTE_SECONDS:
             return
-        ref = ref_of(view.id)
+        ref = ObjectRef("coordination.k8s.io/v1", "Lease", store, lease_name(view.id))
         note = _note_of(await connection.find(ref))
         if note:
             text = f"The watchdog in the cluster acted: {note}"

@@ -1,6 +1,6 @@
 """The objects of a watchdog: service account, a role of one namespace each with its binding, and the CronJob. Pure.
 
-It may read and annotate the ConfigMap of its run, and suspend, or delete where there is no suspension, the objects of
+It may read and annotate the Lease of its run, and suspend, or delete where there is no suspension, the objects of
 the run that hold accelerators: each by its name.
 """
 
@@ -19,15 +19,17 @@ from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
 from actions.cluster.objects.client import Document
 from actions.run.limits.rules import WATCHDOG_PREFIX
-from actions.run.presence.record import NAMESPACE, name_of
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
+from actions.run.store.lease_object import lease_name, leases_path
 from actions.run.watchdog import script
 
 if TYPE_CHECKING:
     from kubernetes.aio import client
 
 SCHEDULE = "*/5 * * * *"
+NAMESPACE = "default"
+"""The one that every cluster has: of service account and CronJob."""
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -84,10 +86,15 @@ def watchdog_name(run_id: str) -> str:
     return f"{WATCHDOG_PREFIX}{run_id.rpartition('-')[2]}"
 
 
-def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Document]:
+def manifests_of(view: RunView, objects: Sequence[WatchedObject], store: str) -> list[Document]:
     """Return the objects of the watchdog of a run, in the order in which they are applied.
 
     For a thread: it imports the package `kubernetes`.
+
+    Args:
+        view: The run.
+        objects: What it stops.
+        store: The namespace of the run's Lease.
 
     Raises:
         ConfigError: The environment names a registry for its image that is none.
@@ -104,8 +111,10 @@ def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Docume
     found = [model_document(client.V1ServiceAccount(api_version="v1", kind="ServiceAccount", metadata=metadata()))]
     subject = client.RbacV1Subject(kind="ServiceAccount", name=name, namespace=NAMESPACE)
     reference = client.V1RoleRef(api_group=_RBAC, kind="Role", name=name)
-    for namespace in dict.fromkeys((NAMESPACE, *(one.namespace for one in objects))):
-        rules = list(_rules(view.id, [one for one in objects if one.namespace == namespace], namespace))
+    for namespace in dict.fromkeys((store, *(one.namespace for one in objects))):
+        rules = list(_rules([one for one in objects if one.namespace == namespace]))
+        if namespace == store:
+            rules.insert(0, _rule("coordination.k8s.io", "leases", lease_name(view.id), "patch"))
         role = client.V1Role(api_version=f"{_RBAC}/v1", kind="Role", metadata=metadata(namespace), rules=rules)
         binding = client.V1RoleBinding(
             api_version=f"{_RBAC}/v1",
@@ -115,17 +124,17 @@ def manifests_of(view: RunView, objects: Sequence[WatchedObject]) -> list[Docume
             role_ref=reference,
         )
         found += [model_document(role), model_document(binding)]
-    spec = _cron_spec(name, labels, config_of(view, objects))
+    spec = _cron_spec(name, labels, config_of(view, objects, store))
     cron = client.V1CronJob(api_version="batch/v1", kind="CronJob", metadata=metadata(), spec=spec)
     return [*found, model_document(cron)]
 
 
-def config_of(view: RunView, objects: Sequence[WatchedObject]) -> dict[str, Any]:
+def config_of(view: RunView, objects: Sequence[WatchedObject], store: str) -> dict[str, Any]:
     """Return the configuration of the watchdog's program: see `actions.run.watchdog.script`."""
     return {
         "run": view.id,
         "minutes": view.limits.watchdog_minutes,
-        "configmap": f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name_of(view.id)}",
+        "lease": f"{leases_path(store)}/{lease_name(view.id)}",
         "targets": [
             {"path": one.path, "name": f"{one.kind}/{one.namespace}/{one.name}", "uid": one.uid, "patch": one.patch}
             for one in objects
@@ -138,9 +147,7 @@ def program_text() -> str:
     return read_file(Path(script.__file__)).decode()
 
 
-def _rules(run_id: str, objects: Sequence[WatchedObject], namespace: str) -> Iterator[client.V1PolicyRule]:
-    if namespace == NAMESPACE:
-        yield _rule("", "configmaps", name_of(run_id), "patch")
+def _rules(objects: Sequence[WatchedObject]) -> Iterator[client.V1PolicyRule]:
     for one in objects:
         yield _rule(one.group, one.plural, one.name, "delete" if one.patch is None else "patch")
 

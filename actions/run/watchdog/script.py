@@ -1,10 +1,10 @@
 """The program of a watchdog's pod. Python's standard library alone: its text is the pod's command.
 
-It reads the run's ConfigMap. When the heartbeat there is older than allowed, it suspends the objects that it was given,
-each by name and uid, and notes on the ConfigMap why. It deletes what cannot be suspended. What has ended is left alone.
+It reads the run's Lease. When that was not renewed for longer than allowed, it suspends the objects that it was given,
+each by name and uid, and notes on the Lease why. It deletes what cannot be suspended. What has ended is left alone.
 
-Its configuration is JSON in `EKSML_WATCHDOG`: `run`, `minutes`, `configmap` (a path of the API), and `targets`, each
-with `path`, `name`, `uid` and `patch` (`null` to delete).
+Its configuration is JSON in `EKSML_WATCHDOG`: `run`, `minutes`, `lease` (a path of the API), and `targets`, each with
+`path`, `name`, `uid` and `patch` (`null` to delete).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 
 NOTE = "eksml.dev/parked"
 """The annotation with the reason."""
+LEASE = "eksml.dev/lease"
+"""The annotation with what the runner says of the run."""
 MANAGER = "eksml-watchdog"
 QUIET = ("parked", "torn down")
 """States of a run that holds no accelerators."""
@@ -67,27 +69,27 @@ def moment_of(text: object) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def sign_of_life(configmap: dict[str, Any]) -> datetime | None:
-    """Return the newest sign of the runner: its heartbeat, or the API server's time of its last write.
+def sign_of_life(lease: dict[str, Any]) -> datetime | None:
+    """Return the newest sign of the runner: its renewal, or the API server's time of its last write.
 
     The clocks of two machines may differ: the later of both counts.
     """
-    try:
-        run = json.loads((configmap.get("data") or {}).get("run.json") or "{}")
-    except ValueError:
+    renewed = moment_of((lease.get("spec") or {}).get("renewTime"))
+    if renewed is None:
         return None
-    beat = moment_of(run.get("heartbeat")) if isinstance(run, dict) else None
-    if beat is None:
-        return None
-    fields = (configmap.get("metadata") or {}).get("managedFields") or ()
+    fields = (lease.get("metadata") or {}).get("managedFields") or ()
     written = [moment_of(entry.get("time")) for entry in fields if entry.get("manager") != MANAGER]
-    return max([beat, *(moment for moment in written if moment is not None)])
+    return max([renewed, *(moment for moment in written if moment is not None)])
 
 
-def state_of(configmap: dict[str, Any]) -> str:
-    """Return the run's state as its runner wrote it."""
-    run = json.loads(configmap["data"]["run.json"])
-    return str(run.get("state", ""))
+def state_of(lease: dict[str, Any]) -> str:
+    """Return the run's state as its runner wrote it; empty if it cannot be read."""
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    try:
+        said = json.loads(annotations.get(LEASE) or "{}")
+        return str(said["status"]["state"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def has_ended(document: dict[str, Any]) -> bool:
@@ -140,16 +142,16 @@ def watch(api: Api, config: dict[str, Any], now: datetime) -> str:
         OSError: The API server does not answer, or refuses.
     """
     try:
-        configmap = api.call("GET", config["configmap"])
+        lease = api.call("GET", config["lease"])
     except urllib.error.HTTPError as error:
         if error.code == _MISSING:
             return f"Run {config['run']} is not known here: nothing was done."
         raise
-    seen = sign_of_life(configmap)
-    if seen is None:
+    seen, state = sign_of_life(lease), state_of(lease)
+    if seen is None or not state:
         return f"The heartbeat of run {config['run']} cannot be read: nothing was done."
     silent = (now - seen).total_seconds() / 60
-    if silent < config["minutes"] or state_of(configmap) in QUIET:
+    if silent < config["minutes"] or state in QUIET:
         return f"The last heartbeat of run {config['run']} is {max(0.0, silent):.0f} min old: nothing was done."
     done, failed = [], []
     for target in config["targets"]:
@@ -165,7 +167,7 @@ def watch(api: Api, config: dict[str, Any], now: datetime) -> str:
         f"{', '.join(done) or 'nothing was stopped'}{'; failed: ' if failed else ''}{'; '.join(failed)}."
     )
     note = {"metadata": {"annotations": {NOTE: why}}}
-    api.call("PATCH", f"{config['configmap']}?fieldManager={MANAGER}", note)
+    api.call("PATCH", f"{config['lease']}?fieldManager={MANAGER}", note)
     if failed:
         raise OSError(why)
     return why

@@ -17,7 +17,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.store import RecordRow
 from actions.run.output.segments import StreamWriter
 from actions.run.output.streams import stream_path
-from tests.support.stores import Replicated, a_run_with_store
+from tests.support.stores import Published, a_run_with_store
 from tests.support.virtual import VirtualClock
 from tests.unit.run.world import creation
 
@@ -35,9 +35,9 @@ def stored(folder: Path) -> list[RecordRow]:
 
 
 @asynccontextmanager
-async def accompanied(run: Replicated) -> Any:
+async def accompanied(run: Published) -> Any:
     """The companions of a runner, while the block lasts."""
-    task = asyncio.ensure_future(engine_accompanied(run.replica, VirtualClock(), run.log.append))
+    task = asyncio.ensure_future(engine_accompanied(run.publisher, VirtualClock(), run.log.append))
     try:
         yield task
     finally:

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from actions.run.output.writer import OutputSource, OutputWriter
 from actions.telemetry.points import Point
 from tests.support.streams import append_raw, bytes_of, segments_of, tail_of
 from tests.unit.run.test_output import losses
+from tests.unit.run.test_segments import Cut, cut_after
 
 STAGE = "train"
 PODS = ("worker-0", "worker-1")
@@ -357,3 +359,30 @@ def test_a_kill_with_any_end_of_the_tails_gives_the_lines_and_points_of_an_undis
     writer.close()
     assert kept(killed) == kept(whole)
     assert sorted(losses(killed)) == sorted(losses(whole))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_kill_after_any_call_of_the_kernel_gives_the_lines_and_points_of_an_undisturbed_run(tmp_path: Path) -> None:
+    whole, tried = tmp_path / "whole", 0
+    a_run_s_output(whole, is_ended=True)
+    lines, points = kept(whole), sorted(losses(whole))
+    for moment in range(0, 4000, 2):
+        killed = tmp_path / str(moment)
+        with pytest.MonkeyPatch.context() as patch:
+            made = cut_after(patch, moment)
+            with suppress(Cut):
+                a_run_s_output(killed, is_ended=True)
+        writer = OutputWriter(killed, STAGE)
+        for pod in range(len(PODS)):
+            source = follow(writer, pod, LINES)
+            if not source.is_ended:
+                writer.write_end(source, 0, "Completed")
+        assert writer.losses() == ()
+        writer.close()
+        assert kept(killed) == lines, moment
+        assert sorted(losses(killed)) == points, moment
+        assert OutputReader(killed, STAGE).exit_codes() == {f"{pod}/pytorch": 0 for pod in PODS}
+        tried += 1
+        if len(made) < moment:
+            break
+    assert tried > 100

@@ -16,7 +16,6 @@ from actions.fleet.totals import totals_of
 from actions.run.alarms import IDLE_SECONDS, AlarmKind, alarms_of, idle_alarm
 from actions.run.journal.reader import RunSummary
 from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, kept_sentence, paid_by, paid_of, priced, state_words
-from actions.run.presence.record import RemoteRun, paid_elsewhere, presence_of
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.spending import spending_of
 from actions.run.state.fold import fold
@@ -41,6 +40,9 @@ from actions.run.state.records import (
     StageOutline,
 )
 from actions.run.state.view import RunState, RunView
+from actions.run.store.lease import about_run
+from actions.run.store.objects import LeaseDocument, RunStatus, StoreLease
+from actions.run.store.remote import RemoteRun, paid_elsewhere
 from actions.run.summaries import list_runs
 from tests.support.builders import a_node
 from tests.unit.run.world import creation, make_run
@@ -299,20 +301,33 @@ def test_simulated_money_is_in_no_sum_with_real_one() -> None:
 
 def test_a_run_of_another_machine_counts_without_its_nodes_where_these_are_seen() -> None:
     run = view(*MADE, *step(3, "nodes"))
-    presence = presence_of(run, now=4 * HOUR, owner=Operator("grace", "bastion"), version="1")
-    remote = RemoteRun(run.id, presence, 0.0)
+    remote = published(run)
     here = paid_elsewhere(remote, (run.cluster.name, run.cluster.region))
     there = paid_elsewhere(remote, ("another", ""))
     assert here is not None
     assert there is not None
     assert (here.usd_per_hour, there.usd_per_hour) == (Decimal("1.17"), Decimal("87.17"))
-    older = replace(presence, nodes_usd_per_hour="")
-    unknown = paid_elsewhere(RemoteRun(run.id, older, 0.0), (run.cluster.name, run.cluster.region))
+    assert remote.lease is not None
+    without = replace(remote.status, nodes_usd_per_hour="")
+    older = replace(remote, lease=replace(remote.lease, document=replace(remote.lease.document, status=without)))
+    unknown = paid_elsewhere(older, (run.cluster.name, run.cluster.region))
     assert unknown == PaidThing("run of grace@bastion", None, run.id), "what part of it its nodes are is not known"
-    kept = presence_of(view(*KEPT), now=4 * HOUR, owner=Operator("grace", "bastion"), version="1")
-    left = paid_elsewhere(RemoteRun(run.id, kept, 0.0), (run.cluster.name, run.cluster.region))
+    left = paid_elsewhere(published(view(*KEPT)), (run.cluster.name, run.cluster.region))
     assert left is not None
     assert (left.usd_per_hour, left.is_kept) == (Decimal("1.17"), True)
+
+
+def published(run: RunView) -> RemoteRun:
+    """The run as its lease has it after four hours."""
+    spending = spending_of(run, 4 * HOUR)
+    assert spending is not None
+    status = RunStatus(
+        run.state.value,
+        usd_per_hour=f"{spending.usd_per_hour:.4f}",
+        nodes_usd_per_hour=f"{paid_by(run).nodes_usd_per_hour:.4f}",
+    )
+    document = LeaseDocument(1, Operator("grace", "bastion"), "", "", 30.0, "", status, about_run(run))
+    return RemoteRun(run.id, StoreLease(document, "1", 4 * HOUR))
 
 
 # --- idle accelerators

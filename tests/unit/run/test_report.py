@@ -66,6 +66,7 @@ def test_a_list_shows_duration_loss_money_and_what_is_held(tmp_path: Path) -> No
         '{"type":"point","number":0,"metric":"train_loss","step":3,"va',
     ]
     append_raw(folder, "fake", "points", "\n".join(lines).encode())
+    append_raw(folder, "another", "lines", b"a stage without points\n")
     (run,) = list_runs(tmp_path / "runs")
     assert run.last_loss == 2.5125
     spent = Spending(Decimal("12.345"), {}, Decimal("1.5"), ("a NAT gateway",), is_simulated=False)

@@ -295,6 +295,20 @@ def test_a_damaged_segment_is_passed_over_and_counted(tmp_path: Path, how: str, 
     assert all_of(tmp_path) == whole(150)[: hurt.place] + whole(150)[hurt.end :]
 
 
+def test_the_tail_of_a_segment_that_is_damaged_is_not_removed(tmp_path: Path) -> None:
+    a_stream(tmp_path)
+    last = list_stream(tmp_path).segments[-1]
+    left = tmp_path / tail_name(last.place)
+    left.write_bytes(whole()[last.place : last.end])
+    flip(tmp_path / last.name)
+    a_stream(tmp_path, 5, 110)
+    assert left.exists()
+    (tmp_path / last.name).write_bytes(sealed(last.place, whole()[last.place : last.end])[1])
+    a_stream(tmp_path, 5, 115)
+    assert not left.exists()
+    assert all_of(tmp_path) == whole(120)
+
+
 def test_damage_is_counted_once_however_often_it_is_met(tmp_path: Path) -> None:
     a_stream(tmp_path)
     hurt = list_stream(tmp_path).segments[1]
@@ -320,6 +334,13 @@ def test_damage_is_counted_once_however_often_it_is_met(tmp_path: Path) -> None:
 )
 def test_names_that_no_segment_has_are_skipped(name: str) -> None:
     assert listing_of([name]) == ((), None)
+
+
+def test_of_two_segments_with_one_place_the_one_counts_that_the_next_one_joins() -> None:
+    first, second, last = SealedSegment(0, 100, 1), SealedSegment(0, 110, 2), SealedSegment(110, 50, 3)
+    assert listing_of([one.name for one in (first, second, last)]) == ((second, last), None)
+    assert listing_of([first.name, second.name, tail_name(110)]) == ((second,), 110)
+    assert listing_of([first.name, second.name]) == ((first,), None)
 
 
 def test_a_segment_that_unpacks_to_more_than_its_name_tells_is_damaged() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,14 +13,17 @@ from actions.base.clock import SystemClock
 from actions.base.guard import FencedError, guarded_by
 from actions.cloud import s3
 from actions.run.engine.companions import accompanied
-from actions.run.engine.fence import STORE_ARBITER, Fence, ReadingArbiter, SeenLease
+from actions.run.engine.fence import Fence
 from actions.run.journal.folder import terraform_path
 from actions.run.state.records import Output
+from actions.run.state.view import RunView
+from actions.run.store.access import StoreAccess
 from actions.run.store.copy import fetch_run
 from actions.run.store.lease import take_lease
+from actions.run.store.objects import GuardedStore, RunStore, StoreLease
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
-from tests.support.stores import BEN, Proxy, Replicated, a_run_with_store, opened
+from tests.support.stores import BEN, Proxy, Published, a_run_with_store, opened
 from tests.support.streams import bytes_of
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.replicating import growing, seconds_until, stored
@@ -41,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Fenced:
-    """A run with its runner's journal, replica and fence, which has the home as its only arbiter.
+    """A run with its runner's journal, publisher and fence.
 
     Args:
         folder: The run's.
@@ -49,40 +53,52 @@ class Fenced:
     """
 
     def __init__(self, folder: Path, clock: VirtualClock) -> None:
-        self.run = Replicated(folder, clock)
+        self.run = Published(folder, clock)
         self.clock = clock
         self.hangs = False
         """The home accepts questions of the fence and answers none."""
         self.stopped_seconds = 0.0
         """Time that has passed for the machine, and not for this process."""
         view = self.run.journal.view_if_readable()
+        access = Hanging(self, self.run.journal.view_if_readable, self.run.store, no_cluster)
         self.fence = Fence(
             folder,
             view,
-            [ReadingArbiter(STORE_ARBITER, self._read)],
+            access,
             require_lease=self.run.journal.require_lease,
             clock=clock,
             log=self.run.log.append,
             boot=lambda: clock.monotonic() + self.stopped_seconds,
         )
 
-    async def _read(self) -> SeenLease | None:
-        if self.hangs:
-            await self.clock.sleep(3600)
-        lease = await self.run.store.lease(self.run.folder.name)
-        return None if lease is None else SeenLease(lease.epoch, lease.owner)
-
     def begin(self) -> list[asyncio.Task[None]]:
         """Start the companions under the guard; to be cancelled."""
         with guarded_by(self.fence):
             return [
                 asyncio.ensure_future(accompanied(one, self.clock, self.run.log.append))
-                for one in (self.fence, self.run.replica)
+                for one in (self.fence, self.run.publisher)
             ]
 
     async def end(self, tasks: list[asyncio.Task[None]]) -> None:
         await cancelled(tasks)
         self.run.close()
+
+
+class Hanging(StoreAccess):
+    """The way to a store that accepts questions of the fence and answers none, while `hangs` says so."""
+
+    def __init__(self, fenced: Fenced, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fenced = fenced
+
+    async def read(self) -> StoreLease | None:
+        if self._fenced.hangs:
+            await self._fenced.clock.sleep(3600)
+        return await super().read()
+
+
+async def no_cluster(_: RunView) -> RunStore | None:
+    return None
 
 
 async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
@@ -101,7 +117,7 @@ def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
         clock = VirtualClock()
         one = Fenced(folder, clock)
         tasks = one.begin()
-        await seconds_until(clock, lambda: one.run.replica.sent == 1, 30)
+        await seconds_until(clock, lambda: one.run.publisher.sent == 1, 30)
         home.is_away, one.hangs = True, how == "hangs"
         waited = []
         for minute in range(MINUTES):
@@ -116,7 +132,7 @@ def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
         assert waited[0] <= 5.0, waited
         home.mend()
         one.hangs = False
-        await seconds_until(clock, lambda: one.run.replica.sent == 1 + MINUTES, 90)
+        await seconds_until(clock, lambda: one.run.publisher.sent == 1 + MINUTES, 90)
         await clock.sleep(45)
         assert await read_rows(one.run.store, folder.name) == stored(folder)
         await fetch_run(one.run.store, folder.name, tmp_path / "copy")
@@ -148,7 +164,7 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
         state.write_text('{"resources":["aws_vpc.main"]}')
         home.requests.clear()
         with guarded_by(one.fence), pytest.raises(FencedError):
-            await one.run.replica._push_files()
+            await one.run.publisher.contents._push_all_files(GuardedStore(one.run.store))
         assert home.puts() == []
         one.run.close()
 
@@ -173,7 +189,7 @@ def test_a_simulated_state_and_the_locked_providers_come_along_and_no_stream_doe
         clock = VirtualClock()
         one = Fenced(folder, clock)
         tasks = one.begin()
-        await seconds_until(clock, lambda: one.run.replica.sent == 1, 30)
+        await seconds_until(clock, lambda: one.run.publisher.sent == 1, 30)
         await one.end(tasks)
         copy = tmp_path / "copy"
         store = opened()

@@ -1,4 +1,4 @@
-"""The lease of a run in its home: epochs, fences, the store's clock, answers that are lost."""
+"""The lease of a run in its store: epochs, fences, the store's clock, answers that are lost."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ import pytest
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, RefusedError
-from actions.run.journal import machine
 from actions.run.journal.elsewhere import read_elsewhere, read_fence, refuse_elsewhere
 from actions.run.journal.folder import journal_path
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
+from actions.run.state.view import RunView
+from actions.run.store import lease as leases
+from actions.run.store.access import StoreAccess
 from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
-from actions.run.store.replica import Replica
+from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
 from tests.support.stores import (
     ANNA,
     BEN,
     TAKEN,
     Proxy,
-    Replicated,
+    Published,
     opened,
 )
 from tests.support.virtual import VirtualClock, run_virtually
@@ -39,9 +41,9 @@ def test_a_second_runner_goes_on_where_the_first_was_killed(home: Proxy, tmp_pat
 
     async def first() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             home.loses_answers, home.applies = True, lambda method, path: "journal" in path
             for number in range(5):
                 await run.journal.write(Output({"n": str(number)}), stage="train", attempt=1)
@@ -54,13 +56,13 @@ def test_a_second_runner_goes_on_where_the_first_was_killed(home: Proxy, tmp_pat
         with closing(sqlite3.connect(journal_path(folder))) as connection:
             connection.execute("DELETE FROM lease")
             connection.commit()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         await run.journal.write(Output({"n": "after"}), stage="train", attempt=1)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 7, 10)
+            await seconds_until(clock, lambda: run.publisher.sent == 7, 10)
         assert await read_rows(run.store, folder.name) == stored(folder)
-        assert run.replica.lease is not None
-        assert run.replica.lease.epoch == 1
+        assert run.publisher.lease is not None
+        assert run.publisher.lease.epoch == 1
         run.close()
 
     run_virtually(first(), has_sockets=True)
@@ -73,9 +75,9 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
 
     async def work() -> None:
         clock = VirtualClock()
-        old = Replicated(folder, clock)
+        old = Published(folder, clock)
         async with accompanied(old):
-            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: old.publisher.sent == 1, 5)
         # the old machine sleeps; another one takes over
         store = opened()
         lease = await take_lease(store, folder.name, BEN, after=await store.lease(folder.name))
@@ -83,15 +85,15 @@ def test_of_two_writers_the_later_epoch_wins_and_the_first_is_fenced(home: Proxy
         await append_to_store(store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
         await fetch_run(store, folder.name, copy)
         become_original(copy)
-        new = Replicated(copy, clock)
-        new.replica._owner = BEN
+        new = Published(copy, clock)
+        new.publisher._owner = BEN
         await new.journal.write(Output({"by": "ben"}), stage="train", attempt=1)
         async with accompanied(new) as works:
-            await seconds_until(clock, lambda: new.replica.sent == 3, 20)
+            await seconds_until(clock, lambda: new.publisher.sent == 3, 20)
             # the old one wakes up and has something to write: it writes nothing any more
             await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
             with pytest.raises(ConflictError, match=r"ben@laptop-2 has taken over|Another machine has written"):
-                await asyncio.wait_for(old.replica.accompany(), 60)
+                await asyncio.wait_for(old.publisher.accompany(), 60)
             found = read_fence(folder)
             assert found.epoch == 2
             assert found.taken_by in (BEN, None)  # its record was in the way before its lease was read
@@ -110,18 +112,18 @@ def test_the_journal_alone_fences_a_machine_that_passed_the_check_of_its_lease(h
 
     async def work() -> None:
         clock = VirtualClock()
-        old = Replicated(folder, clock)
+        old = Published(folder, clock)
         async with accompanied(old):
-            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
-        await take_lease(old.store, folder.name, BEN, after=old.replica.lease)
+            await seconds_until(clock, lambda: old.publisher.sent == 1, 5)
+        await take_lease(old.store, folder.name, BEN, after=old.publisher.lease)
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
-        await old.replica._replicate()  # between the other's lease and its first record: it counts, and comes first
+        await old.publisher._push()  # between the other's lease and its first record: it counts, and comes first
         taken = await append_to_store(old.store, folder.name, TakenOver(BEN, 2), clock=clock, epoch=2)
         assert taken.seq == 3
         await old.journal.write(Output({"by": "anna"}), stage="train", attempt=1)
-        old.replica.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
+        old.publisher.renewed_at = clock.monotonic()  # the lease was renewed just before: the journal alone refuses
         with pytest.raises(ConflictError, match=r"record 3 .*epoch 2"):
-            await old.replica.accompany()
+            await old.publisher.accompany()
         found = read_fence(folder)
         assert (found.epoch, found.taken_by) == (2, BEN)
         assert [row.writer for row in await read_rows(old.store, folder.name)][2] == "operator"
@@ -138,9 +140,9 @@ def test_of_two_takeovers_at_a_time_the_earlier_writes_no_record_behind_that_of_
 
     async def work() -> None:
         clock = VirtualClock()
-        old = Replicated(folder, clock)
+        old = Published(folder, clock)
         async with accompanied(old):
-            await seconds_until(clock, lambda: old.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: old.publisher.sent == 1, 5)
         store, name = old.store, folder.name
         first = await take_lease(store, name, BEN, after=await lease_there(store, name))
         second = await take_lease(store, name, eve, after=await lease_there(store, name))
@@ -159,38 +161,41 @@ async def lease_there(store: RunStore, run_id: str) -> StoreLease:
     return lease
 
 
+@pytest.mark.parametrize("is_first_alive", [True, False])
 def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
-    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_first_alive: bool
 ) -> None:
     folder = a_run(tmp_path)
 
     async def work() -> None:
         clock = VirtualClock()
-        first = Replicated(folder, clock)
+        first = Published(folder, clock)
         async with accompanied(first):
-            await seconds_until(clock, lambda: first.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: first.publisher.sent == 1, 5)
             copy = tmp_path / "other" / folder.name
-            shutil.copytree(folder, copy)  # with the word of the copy: a virtual machine that was copied
+            shutil.copytree(folder, copy)  # a virtual machine that was copied
             with closing(sqlite3.connect(journal_path(copy))) as connection:
                 connection.execute("DELETE FROM lease")
                 connection.commit()
-            monkeypatch.setattr(machine, "boot", lambda: "another-boot")
-            second = Replicated(copy, clock)
+            monkeypatch.setattr(leases, "boot", lambda: "another-boot")
+            second = Published(copy, clock)
             await second.journal.write(Output({"by": "the copy"}), stage="train", attempt=1)
-            async with accompanied(second) as works:
-                await clock.sleep(40)
-                assert (second.replica.lease, second.replica.sent, works.done()) == (None, -1, False)
-                assert len(await read_rows(first.store, folder.name)) == 1
-        home.clock_offset_seconds = 31  # the first one is silent
-        async with accompanied(second):
-            await seconds_until(clock, lambda: second.replica.sent == 2, 10)
-        with pytest.raises(ConflictError, match="another machine, anna@bastion-1, that has a copy of its folder"):
-            await asyncio.wait_for(first.replica.accompany(), 60)
-        found = read_elsewhere(folder, 1)
+            if is_first_alive:
+                with pytest.raises(ConflictError, match="another machine, anna@bastion-1, that has a copy"):
+                    await asyncio.wait_for(second.publisher.accompany(), 60)
+        winner, loser = (first, second) if is_first_alive else (second, first)
+        if not is_first_alive:
+            home.clock_offset_seconds = 31  # the first one is silent
+            async with accompanied(second):
+                await seconds_until(clock, lambda: second.publisher.sent == 2, 10)
+            with pytest.raises(ConflictError, match="another machine, anna@bastion-1, that has a copy of its folder"):
+                await asyncio.wait_for(first.publisher.accompany(), 60)
+        assert await read_rows(first.store, folder.name) == stored(winner.folder)
+        found = read_elsewhere(loser.folder, 1)
         assert found is not None
         assert (found.owner, found.is_copy) == (ANNA, True)
         with pytest.raises(RefusedError, match="is carried out by another machine, anna@bastion-1, that has a copy"):
-            refuse_elsewhere(folder, first.journal.view_if_readable())
+            refuse_elsewhere(loser.folder, first.journal.view_if_readable())
         for run in (first, second):
             run.close()
 
@@ -285,11 +290,11 @@ def test_the_end_of_a_run_gives_the_lease_back(home: Proxy, tmp_path: Path) -> N
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
             await clock.sleep(3)
         await run.journal.write(RunRequest(RequestKind.CANCEL))
-        await run.replica.finish(await run.journal.view())
+        await run.publisher.finish(await run.journal.view())
         store = opened()
         lease = await store.lease(folder.name)
         assert lease is not None
@@ -301,6 +306,10 @@ def test_the_end_of_a_run_gives_the_lease_back(home: Proxy, tmp_path: Path) -> N
         store.close()
 
     run_virtually(work(), has_sockets=True)
+
+
+async def no_cluster(_: RunView) -> RunStore | None:
+    return None
 
 
 class _SlowFiles:
@@ -329,15 +338,16 @@ def test_a_slow_write_does_not_cost_the_lease(home: Proxy, tmp_path: Path) -> No
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         slow: Any = _SlowFiles(run.store, clock)
-        run.replica = Replica(slow, folder, run.journal, ANNA, clock)
+        run.access = StoreAccess(run.journal.view_if_readable, slow, no_cluster)
+        run.publisher = Publisher(run.access, folder, run.journal, ANNA, clock)
         oldest = 0.0
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.renewed_at is not None, 5)
+            await seconds_until(clock, lambda: run.publisher.renewed_at is not None, 5)
             for _ in range(60):
                 await clock.sleep(1)
-                oldest = max(oldest, clock.monotonic() - (run.replica.renewed_at or 0.0))
+                oldest = max(oldest, clock.monotonic() - (run.publisher.renewed_at or 0.0))
         assert oldest < 12
         run.close()
 
@@ -349,7 +359,7 @@ def test_a_lease_that_was_removed_takes_nothing_over(home: Proxy, tmp_path: Path
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run) as task:
             await clock.sleep(3)
             await run.store.delete(f"runs/{folder.name}/lease.json")

@@ -13,7 +13,7 @@ from actions.run.journal.store import append_record
 from actions.run.output.reader import OutputReader
 from actions.run.state.records import Action, Intent, Outcome, Output, RequestKind, Result, RunRequest
 from actions.run.state.view import NoticeKind, RunState
-from actions.run.store import replica
+from actions.run.store import publish
 from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
@@ -24,7 +24,7 @@ from tests.support.stores import (
     SLOW_DOWN,
     TAKEN,
     Proxy,
-    Replicated,
+    Published,
 )
 from tests.support.streams import bytes_of
 from tests.support.virtual import VirtualClock, run_virtually
@@ -36,12 +36,12 @@ def test_records_are_in_the_home_seconds_after_they_are_written(home: Proxy, tmp
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
             for body in (Intent(Action.PERFORM), Output({"a": "b"}), Outcome(Action.PERFORM, Result.DONE, "wörks")):
                 await run.journal.write(body, stage="provision", attempt=1)
             append_record(folder, RunRequest(RequestKind.PAUSE), deed="pause")  # another process
-            await seconds_until(clock, lambda: run.replica.sent == 5, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 5, 5)
         assert await read_rows(run.store, folder.name) == stored(folder)
         run.close()
 
@@ -53,9 +53,9 @@ def test_nothing_is_asked_of_the_home_while_nothing_is_new_but_the_lease(home: P
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             await clock.sleep(15)
             home.requests.clear()
             await clock.sleep(600)
@@ -77,12 +77,12 @@ def test_a_small_file_that_did_not_change_is_written_once_whatever_becomes_of_th
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         home.fault, home.applies = DENIED, lambda method, path: method == "PUT" and SIMULATED_STATE in path
         async with accompanied(run):
             await seconds_until(clock, lambda: len(home.puts(SIMULATED_STATE)) > 3, 200)
             home.mend()
-            await seconds_until(clock, lambda: run.replica.sent == 1, 60)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 60)
             before = len(home.puts(SIMULATED_STATE))
             await clock.sleep(300)
         assert len(home.puts(SIMULATED_STATE)) == before
@@ -112,10 +112,10 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         points = growing(folder, "train", "points")
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             home.is_away = how == "away"
             home.fault = {"busy": SLOW_DOWN, "expired": EXPIRED, "denied": DENIED, "lease refused": TAKEN}.get(how)
             if how == "lease refused":
@@ -131,7 +131,7 @@ def test_an_hour_without_the_home_loses_nothing_and_shows(
             assert ("refuses this machine" if is_refused else "does not answer") in shown(folder)
             assert REASONS[how] in shown(folder)
             home.mend()
-            await seconds_until(clock, lambda: run.replica.sent == 1 + minutes, 60)
+            await seconds_until(clock, lambda: run.publisher.sent == 1 + minutes, 60)
             await clock.sleep(45)
             state = run.journal.heartbeat.state
             assert (dict(state.waits), dict(state.reasons)) == ({}, {})
@@ -152,22 +152,22 @@ def test_a_home_is_behind_until_it_has_all_records_and_no_longer_than_a_day(
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
-        assert run.replica.is_behind()
+        run = Published(folder, clock)
+        assert run.publisher.is_behind()
         async with accompanied(run):
-            await seconds_until(clock, lambda: not run.replica.is_behind(), 5)
+            await seconds_until(clock, lambda: not run.publisher.is_behind(), 5)
             home.is_away = True
             await run.journal.write(Output({"a": "b"}), stage="train", attempt=1)
-            assert run.replica.is_behind()
+            assert run.publisher.is_behind()
             await clock.sleep(3600)
-            assert run.replica.is_behind()
+            assert run.publisher.is_behind()
             home.mend()
-            await seconds_until(clock, lambda: not run.replica.is_behind(), 60)
+            await seconds_until(clock, lambda: not run.publisher.is_behind(), 60)
             assert await read_rows(run.store, folder.name) == stored(folder)
             home.is_away = True
-            await seconds_until(clock, run.replica.is_behind, 60)  # nothing is new, and the lease cannot be renewed
-            monkeypatch.setattr(replica, "BEHIND_SECONDS", 600.0)
-            await seconds_until(clock, lambda: not run.replica.is_behind(), 700)
+            await seconds_until(clock, run.publisher.is_behind, 60)  # nothing is new, and the lease cannot be renewed
+            monkeypatch.setattr(publish, "BEHIND_SECONDS", 600.0)
+            await seconds_until(clock, lambda: not run.publisher.is_behind(), 700)
         run.close()
 
     run_virtually(work(), has_sockets=True)
@@ -184,7 +184,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         sources, points = growing(folder, "train", "sources"), growing(folder, "train", "points")
         sources.append(b'{"type":"source","number":0,"namespace":"ml","pod":"train-0","container":"main","uid":"u"}\n')
         for step in range(9000):
@@ -245,7 +245,7 @@ def test_no_secret_leaves(home: Proxy, tmp_path: Path) -> None:
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
             await clock.sleep(12)
         bodies = [await run.store.get(item.key) for item in await run.store.objects(f"runs/{folder.name}/")]

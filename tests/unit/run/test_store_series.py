@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from actions.telemetry.points import Point
 from tests.support.stores import (
     DENIED,
     Proxy,
-    Replicated,
+    Published,
 )
 from tests.support.streams import bytes_of, segments_of
 from tests.support.virtual import VirtualClock, run_virtually
@@ -33,14 +34,14 @@ def test_a_machine_killed_after_a_stage_has_left_the_curve_of_the_stage_in_the_h
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         points = growing(folder, "train", "points")
         async with accompanied(run):
             await run.journal.write(Intent(Action.PERFORM), stage="train", attempt=1)
-            await seconds_until(clock, lambda: run.replica.sent == 2, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 2, 5)
             points.append(b'{"type":"point","number":0,"metric":"train_loss","step":1,"value":1.5}\n')
             await run.journal.write(Outcome(Action.PERFORM, Result.DONE, "done"), stage="train", attempt=1)
-            await seconds_until(clock, lambda: run.replica.sent == 3, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 3, 5)
         await fetch_run(run.store, folder.name, copy)
         assert list(stored(copy)) == stored(folder)
         assert bytes_of(copy, "train", "points") == bytes_of(folder, "train", "points")
@@ -54,9 +55,9 @@ def test_the_end_of_a_stage_waits_for_its_curve_and_what_came_before_does_not(ho
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             home.fault, home.applies = DENIED, lambda method, path: method == "PUT" and "/output/" in path
             growing(folder, "train", "points").append(b'{"a":1}\n')
             await run.journal.write(Intent(Action.PERFORM), stage="train", attempt=1)
@@ -64,7 +65,7 @@ def test_the_end_of_a_stage_waits_for_its_curve_and_what_came_before_does_not(ho
             await clock.sleep(60)
             assert await read_rows(run.store, folder.name) == stored(folder)[:2]
             home.mend()
-            await seconds_until(clock, lambda: run.replica.sent == 3, 60)
+            await seconds_until(clock, lambda: run.publisher.sent == 3, 60)
         assert await read_rows(run.store, folder.name) == stored(folder)
         run.close()
 
@@ -80,13 +81,13 @@ def test_output_is_written_once_and_its_open_end_as_it_grows(
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
 
         def line(number: int) -> bytes:
             return b"L000000\t2023-11-14T22:13:20.%09dZ line\n" % number
 
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             for number in range(120):
                 lines.append(line(number))
                 if number % 10 == 0:
@@ -119,11 +120,11 @@ def test_a_runner_that_is_killed_between_segment_and_open_end_leaves_nothing_twi
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         points.append(b'{"type":"point","number":0,"metric":"m","step":1,"value":1.5}\n')
         home.fault, home.applies = DENIED, lambda method, path: method == "DELETE"
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 5)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 5)
             for step in range(2, 8):
                 points.append(b'{"type":"point","number":0,"metric":"m","step":%d,"value":1.5}\n' % step)
             await clock.sleep(15)
@@ -132,7 +133,8 @@ def test_a_runner_that_is_killed_between_segment_and_open_end_leaves_nothing_twi
         await fetch_run(run.store, folder.name, copy)
         assert bytes_of(copy, "train", "points") == bytes_of(folder, "train", "points")
         home.mend()
-        await OutputCopy(run.store, run.replica._put, folder.name, folder).push()
+        put = partial(run.publisher.contents._put, run.store)
+        await OutputCopy(run.store, put, folder.name, folder).push()
         listed = {item.key.rpartition("/")[2] for item in await run.store.objects(f"runs/{folder.name}/output/")}
         assert listed == {path.name for path in stream_path(folder, "train", "points").iterdir()}
         run.close()
@@ -154,9 +156,9 @@ def test_a_damaged_segment_is_not_copied_and_one_that_the_home_damages_stays_out
 
     async def work() -> None:
         clock = VirtualClock()
-        run = Replicated(folder, clock)
+        run = Published(folder, clock)
         async with accompanied(run):
-            await seconds_until(clock, lambda: run.replica.sent == 1, 20)
+            await seconds_until(clock, lambda: run.publisher.sent == 1, 20)
         names = {item.key.rpartition("/")[2]: item for item in await run.store.objects(f"runs/{folder.name}/output/")}
         assert first.name not in names
         assert second.name in names

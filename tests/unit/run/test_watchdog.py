@@ -29,17 +29,19 @@ from actions.run.results import copying
 from actions.run.state.fold import fold
 from actions.run.state.records import Action, Body, Intent, JournalRecord, Limits, Outcome, Owned, Result
 from actions.run.state.view import Notice, NoticeKind, RunView
+from actions.run.store.lease_object import DOCUMENT, STOPPED_NOTE
 from actions.run.volume import commands
 from actions.run.watchdog.keeper import WatchdogKeeper, idle_reason
 from actions.run.watchdog.manifests import config_of, manifests_of, watchdog_name, watched_objects
-from actions.run.watchdog.script import NOTE, Api, watch
+from actions.run.watchdog.script import LEASE, NOTE, Api, watch
 from tests.unit.blueprint.test_accepted import complaints_about
 from tests.unit.run.world import creation
 from tui.cli.run_verbs.limits import watchdog_lines
 
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 RUN = "efa-nccl-tests-1120-7clq5bfkflkl6"
-MAP = f"/api/v1/namespaces/default/configmaps/eksml-run-{RUN}"
+STORE = "eksml-tui"
+PLACE = f"/apis/coordination.k8s.io/v1/namespaces/{STORE}/leases/eksml-run-{RUN}"
 JOB = "/apis/batch/v1/namespaces/training/jobs/train"
 POD = "/api/v1/namespaces/training/pods/shell"
 
@@ -72,14 +74,17 @@ class FakeApi(Api):
 
 def record(minutes: float, *, state: str = "running", written: float | None = None) -> dict[str, Any]:
     beat = NOW - timedelta(minutes=minutes)
-    run = {"heartbeat": f"{beat:%Y-%m-%dT%H:%M:%SZ}", "state": state}
+    document = json.dumps({"status": {"state": state}})
     time = NOW - timedelta(minutes=minutes if written is None else written)
     fields = [{"manager": "eksml-tui-runner", "time": f"{time:%Y-%m-%dT%H:%M:%SZ}"}]
-    return {"metadata": {"managedFields": fields}, "data": {"run.json": json.dumps(run)}}
+    return {
+        "metadata": {"managedFields": fields, "annotations": {LEASE: document}},
+        "spec": {"renewTime": f"{beat:%Y-%m-%dT%H:%M:%S}.000000Z"},
+    }
 
 
 def config(*targets: dict[str, Any]) -> dict[str, Any]:
-    return {"run": RUN, "minutes": 60, "configmap": MAP, "targets": list(targets)}
+    return {"run": RUN, "minutes": 60, "lease": PLACE, "targets": list(targets)}
 
 
 SUSPENDED = {"path": JOB, "name": "Job/training/train", "uid": "u1", "patch": {"spec": {"suspend": True}}}
@@ -88,8 +93,16 @@ DELETED = {"path": POD, "name": "Pod/training/shell", "uid": "u2", "patch": None
 
 def world(minutes: float = 61, **more: Any) -> FakeApi:
     return FakeApi(
-        {MAP: record(minutes, **more), JOB: {"metadata": {"uid": "u1"}, "spec": {}}, POD: {"metadata": {"uid": "u2"}}}
+        {
+            PLACE: record(minutes, **more),
+            JOB: {"metadata": {"uid": "u1"}, "spec": {}},
+            POD: {"metadata": {"uid": "u2"}},
+        }
     )
+
+
+def test_it_knows_the_annotations_by_the_same_names() -> None:
+    assert (LEASE, NOTE) == (DOCUMENT, STOPPED_NOTE)
 
 
 def test_a_silent_run_loses_its_jobs_and_gets_the_reason() -> None:
@@ -97,7 +110,7 @@ def test_a_silent_run_loses_its_jobs_and_gets_the_reason() -> None:
     said = watch(api, config(SUSPENDED, DELETED), NOW)
     assert api.objects[JOB]["spec"] == {"suspend": True}
     assert POD not in api.objects
-    note = api.objects[MAP]["metadata"]["annotations"][NOTE]
+    note = api.objects[PLACE]["metadata"]["annotations"][NOTE]
     assert note == said
     assert "61 min old, 60 min are allowed: suspended Job/training/train, deleted Pod/training/shell." in note
 
@@ -105,8 +118,9 @@ def test_a_silent_run_loses_its_jobs_and_gets_the_reason() -> None:
 @pytest.mark.parametrize(
     "api",
     [world(59), world(600, written=5), world(600, state="parked"), world(600, state="torn down"), FakeApi({}),
-     FakeApi({MAP: {"data": {"run.json": "{"}}}), FakeApi({MAP: {"data": {"run.json": '{"heartbeat": "soon"}'}}}),
-     FakeApi({MAP: {}})],
+     FakeApi({PLACE: {**record(600), "metadata": {"annotations": {LEASE: "{"}}}}),
+     FakeApi({PLACE: {**record(600), "spec": {"renewTime": "soon"}}}), FakeApi({PLACE: record(600) | {"metadata": {}}}),
+     FakeApi({PLACE: {}})],
 )  # fmt: skip
 def test_whoever_shows_a_sign_or_is_not_known_is_left_alone(api: FakeApi) -> None:
     assert "nothing was done" in watch(api, config(SUSPENDED), NOW)
@@ -127,7 +141,7 @@ def test_whoever_shows_a_sign_or_is_not_known_is_left_alone(api: FakeApi) -> Non
     ],
 )
 def test_another_object_and_one_that_has_ended_are_left_alone(job: dict[str, Any]) -> None:
-    api = FakeApi({MAP: record(120), JOB: job})
+    api = FakeApi({PLACE: record(120), JOB: job})
     assert "none of its jobs is at work" in watch(api, config(SUSPENDED), NOW)
     assert api.changes == []
 
@@ -138,7 +152,7 @@ def test_what_is_refused_is_named_and_does_not_keep_the_others() -> None:
     with pytest.raises(OSError, match="failed: Job/training/train: HTTP Error 403"):
         watch(api, config(SUSPENDED, DELETED), NOW)
     assert POD not in api.objects
-    assert "deleted Pod/training/shell; failed: Job" in api.objects[MAP]["metadata"]["annotations"][NOTE]
+    assert "deleted Pod/training/shell; failed: Job" in api.objects[PLACE]["metadata"]["annotations"][NOTE]
 
 
 def owned(kind: str, api_version: str, name: str) -> Owned:
@@ -176,12 +190,12 @@ def test_only_what_holds_accelerators_is_stopped_each_in_its_way() -> None:
 
 def test_its_role_names_the_objects_of_the_run_and_has_no_verb_more() -> None:
     view = a_view(*MADE)
-    manifests = manifests_of(view, watched_objects(view))
+    manifests = manifests_of(view, watched_objects(view), STORE)
     roles = {one["metadata"]["namespace"]: one["rules"] for one in manifests if one["kind"] == "Role"}
-    assert roles["default"] == [
+    assert roles[STORE] == [
         {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
             "resourceNames": [f"eksml-run-{RUN}"],
             "verbs": ["get", "patch"],
         }
@@ -233,15 +247,15 @@ def asked(calls: list[tuple[str, str]]) -> set[tuple[str, str, str, str, str]]:
 def test_its_role_allows_what_its_program_asks_for_and_nothing_else() -> None:
     view = a_view(*MADE, ("train", owned("Pod", "v1", "shell")))
     objects = watched_objects(view)
-    api = FakeApi({MAP: record(600), **{one.path: {"metadata": {"uid": one.uid}, "spec": {}} for one in objects}})
-    assert "suspended" in watch(api, config_of(view, objects), NOW)
+    api = FakeApi({PLACE: record(600), **{one.path: {"metadata": {"uid": one.uid}, "spec": {}} for one in objects}})
+    assert "suspended" in watch(api, config_of(view, objects, STORE), NOW)
     assert {method for method, _ in api.calls} == {"GET", "PATCH", "DELETE"}
-    assert asked(api.calls) == granted(manifests_of(view, objects))
+    assert asked(api.calls) == granted(manifests_of(view, objects, STORE))
 
 
 def test_an_api_server_accepts_its_objects() -> None:
     view = a_view(*MADE, ("train", owned("Pod", "v1", "shell")))
-    for one in manifests_of(view, watched_objects(view)):
+    for one in manifests_of(view, watched_objects(view), STORE):
         assert complaints_about(one) == [], one["kind"]
 
 
@@ -261,7 +275,7 @@ def test_its_image_comes_from_the_registry_that_serves_all_images_of_this_progra
 ) -> None:
     monkeypatch.setenv(REGISTRY_VARIABLE, registry)
     view = a_view(*MADE)
-    (cron,) = [one for one in manifests_of(view, watched_objects(view)) if one["kind"] == "CronJob"]
+    (cron,) = [one for one in manifests_of(view, watched_objects(view), STORE) if one["kind"] == "CronJob"]
     assert cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"] == image
     others = {copying("/data", "s3://bucket/a", region="us-west-2").image, commands._script_job("ls").image}
     assert {name.partition("/docker/")[0].partition("/aws-cli/")[0] for name in others} == {
@@ -287,7 +301,7 @@ def test_the_role_for_launches_allows_what_is_applied() -> None:
     )
     allowed = {(group, resource) for rule in rules for group in rule["apiGroups"] for resource in rule["resources"]}
     view = a_view(*MADE)
-    for one in manifests_of(view, watched_objects(view)):
+    for one in manifests_of(view, watched_objects(view), STORE):
         group = one["apiVersion"].rpartition("/")[0]
         assert (group, f"{one['kind'].lower()}s") in allowed
 

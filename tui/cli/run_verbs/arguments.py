@@ -72,6 +72,11 @@ def _resume(verbs: Commands) -> None:
     resume.add_argument(
         "--takeover", type=int, default=0, metavar="PID", help="first end the stalled runner that has this process id"
     )
+    resume.add_argument(
+        "--without-store",
+        action="store_true",
+        help="do not wait for an answer of the run's store; only if no other machine has taken the run over",
+    )
 
 
 def _requests(verbs: Commands) -> None:
