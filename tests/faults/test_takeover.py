@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,14 +12,18 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError, UsageError
-from actions.base.process import ProcessIdentity
+from actions.base.process import ProcessIdentity, is_alive
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.run.client import load_run, resume_interrupted, start_runner
+from actions.cluster.objects.client import Discovery
+from actions.run.client import load_run, resume_interrupted, send_request, start_runner
+from actions.run.context.access import ClusterConnection
 from actions.run.context.store_address import run_key
 from actions.run.engine.fence import GRACE_SECONDS
-from actions.run.journal.folder import kubeconfig_path, load_environment, runs_folder
+from actions.run.journal.elsewhere import read_fence
+from actions.run.journal.folder import kubeconfig_path, load_environment, runner_log_path, runs_folder
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.store.files import LAUNCHED
 from actions.run.store.kubernetes import KubernetesStore
@@ -25,9 +31,10 @@ from actions.run.takeover import takeover
 from actions.run.takeover.origin import opened_source
 from actions.run.takeover.takeover import CLUSTER, Takeover, take_over_run
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, tear_down, wait_for_run
+from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, records_of, tear_down, wait_for_run
 from tests.support.leftover import delete_folder
-from tests.support.polling import until
+from tests.support.members import stop_between_records
+from tests.support.polling import until, wait
 
 CLOCK = SystemClock()
 
@@ -135,3 +142,57 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
     assert after.audit is not None, [(step.id, step.state, step.message) for step in after.teardown]
     left = [line for line in after.audit.leftovers if "ConfigMap" not in line]
     assert (left, after.audit.unknown) == ([], ())
+
+
+async def test_a_runner_that_wakes_up_after_its_run_was_taken_over_changes_nothing(
+    sandbox: RunningSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_rehearsal(sandbox, is_endless=True)
+    old = begin(folder)
+    assert old is not None
+    at_training(folder)
+    await kept(sandbox, folder)
+    run, environment = folder.name, load_environment(folder)
+    stop_between_records(old, folder)
+    try:
+        send_request(folder, RequestKind.TEARDOWN, delete_data=True, start=False)  # it would act on that
+        told = len(records_of(folder))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        done = await taken(sandbox, run, environment, CLOCK, confirm=run)
+        before = await versions_of(sandbox, run)
+    finally:
+        os.kill(old.pid, signal.SIGCONT)
+    wait(lambda: not is_alive(old), "the old runner's end")
+    assert await versions_of(sandbox, run) == before
+    assert len(records_of(folder)) == told
+    assert read_fence(folder).epoch == 2, runner_log_path(folder).read_text()
+    at_training(done.folder)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent.parent.parent))  # and back to the first machine
+    with pytest.raises(UsageError, match="carries out"):
+        await taken(sandbox, run, environment, CLOCK)
+    back = await taken(sandbox, run, environment, CLOCK, confirm=run)
+    assert (back.folder, back.epoch) == (folder, 3)
+    tear_down(back.folder)
+    wait_for_run(back.folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown by the new runner")
+
+
+async def versions_of(sandbox: RunningSandbox, run_id: str) -> dict[str, str]:
+    """Return the uid and generation of everything that the run has applied."""
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig), token_factory=token_factory)
+    connection = ClusterConnection(session, Discovery(session))
+    try:
+        found = {}
+        for version, kind in (
+            ("kubeflow.org/v1", "PyTorchJob"),
+            ("karpenter.sh/v1", "NodePool"),
+            ("v1", "PersistentVolume"),
+            ("apps/v1", "Deployment"),
+        ):
+            for item in await connection.list_objects(version, kind, label_selector=f"eksml.dev/run={run_id}"):
+                metadata = item["metadata"]
+                going = metadata.get("deletionTimestamp", "")
+                found[f"{kind} {metadata['name']}"] = f"{metadata['uid']} {metadata.get('generation')} {going}"
+        return found
+    finally:
+        await session.aclose()
