@@ -24,6 +24,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.objects.survey import fetch_kinds, survey
 from actions.run.teardown.audit import removal_of_object
 
+_POOL_KIND = "NodePool"
 _SHOWN = 20
 Tagged = Mapping[str, Mapping[str, str]]
 """The tags of resources, by ARN."""
@@ -37,6 +38,8 @@ class FoundThing(msgspec.Struct, frozen=True):
     """Name, evidence, price and the command that removes it."""
     usd_per_hour: Decimal | None = None
     """`None` if it costs nothing, or its price is unknown."""
+    pool: str = ""
+    """Its name, if it is a Karpenter pool: the instances of that are found by it."""
 
 
 class ClusterAudit(msgspec.Struct, frozen=True):
@@ -91,7 +94,9 @@ async def audit_of_cluster(
             runs |= owners.keys()
             region = await session.region()
             for run in sorted(runs - set(known)):
-                scope = SearchScope(RUN_TAG, run, 0.0, region, cluster, owns_cluster=owners.get(run, False))
+                pools = tuple(one.pool for one in things if one.run == run and one.pool)
+                is_maker = owners.get(run, False)
+                scope = SearchScope(RUN_TAG, run, 0.0, region, cluster, owns_cluster=is_maker, pools=pools)
                 found = await search_account(session, scope)
                 missing += found.unknown
                 things += [FoundThing(run, one.line(), one.usd_per_hour) for one in found.resources]
@@ -110,6 +115,7 @@ async def _labelled(connection: ClusterConnection) -> tuple[list[FoundThing], li
             entry.run,
             f"{entry.describe()}: labelled {RUN_LABEL}={entry.run}"
             + removal_of_object(entry.kind, entry.group, entry.namespace, one_line(entry.name)),
+            pool=one_line(entry.name) if entry.kind == _POOL_KIND else "",
         )
         for entry in found.entries
         if is_label(entry.run) and not entry.owners and not entry.is_going

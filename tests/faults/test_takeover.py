@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,30 +12,31 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError, UsageError
-from actions.base.process import ProcessIdentity
+from actions.base.process import ProcessIdentity, is_alive
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.run.client import load_run, resume_interrupted, start_runner
+from actions.cluster.objects.client import Discovery
+from actions.run.client import load_run, resume_interrupted, send_request, start_runner
+from actions.run.context.access import ClusterConnection
 from actions.run.context.store_address import run_key
 from actions.run.engine.fence import GRACE_SECONDS
-from actions.run.journal.folder import journal_path, kubeconfig_path, load_environment, runs_folder
-from actions.run.journal.store import Journal
-from actions.run.state.records import Operator
+from actions.run.journal.elsewhere import read_fence
+from actions.run.journal.folder import kubeconfig_path, load_environment, runner_log_path, runs_folder
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.store.files import LAUNCHED, launched_archive, small_files
-from actions.run.store.kubernetes import KubernetesStore, make_namespace
-from actions.run.store.lease import about_run, take_lease
-from actions.run.store.rows import append_rows
+from actions.run.store.files import LAUNCHED
+from actions.run.store.kubernetes import KubernetesStore
 from actions.run.takeover import takeover
 from actions.run.takeover.origin import opened_source
 from actions.run.takeover.takeover import CLUSTER, Takeover, take_over_run
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, tear_down, wait_for_run
+from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, kill, records_of, tear_down, wait_for_run
 from tests.support.leftover import delete_folder
+from tests.support.members import stop_between_records
+from tests.support.polling import until, wait
 
 CLOCK = SystemClock()
-ANNA = Operator("anna", "bastion-1")
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +55,21 @@ def at_training(folder: Path) -> RunView:
 async def store_in(sandbox: RunningSandbox) -> AsyncIterator[KubernetesStore]:
     session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig), token_factory=token_factory)
     try:
-        await make_namespace(session)
         yield KubernetesStore(session)
     finally:
         await session.aclose()
 
 
-async def keep(sandbox: RunningSandbox, folder: Path) -> None:
-    """Write a run into the store of its cluster, with the lease of a machine of which was heard a moment ago."""
-    journal = Journal(journal_path(folder), CLOCK)
-    rows = journal.rows()
-    journal.close()
-    async with store_in(sandbox) as store:
-        done = 0
-        while done < rows[-1].seq:
-            done = await append_rows(store, folder.name, [row for row in rows if row.seq > done], epoch=1)
-        launched = launched_archive(folder, store.most_bytes)
-        for name, data in {**small_files(folder), LAUNCHED: launched}.items():
-            await store.put_if_absent(run_key(folder.name, f"files/{name}"), data)
-        for path in folder.glob("terraform/*/terraform.tfstate"):
-            await store.put_if_absent(run_key(folder.name, f"terraform/{path.parent.name}.tfstate"), path.read_bytes())
-        await take_lease(store, folder.name, ANNA, after=None, about=about_run(load_run(folder)))
+async def kept(sandbox: RunningSandbox, folder: Path) -> None:
+    """Wait until the run's runner has written all of it into the store of its cluster."""
+
+    async def has_all() -> bool:
+        async with store_in(sandbox) as store:
+            lease = await store.lease(folder.name)
+            found = await store.get(run_key(folder.name, f"files/{LAUNCHED}"), limit_bytes=store.most_bytes)
+            return lease is not None and found is not None and lease.status.last_seq >= load_run(folder).last_seq
+
+    await until(has_all, "the run in the store of its cluster")
 
 
 class Impatient(SystemClock):
@@ -117,11 +114,11 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
     runner = begin(folder)
     assert runner is not None
     before = at_training(folder)
-    await keep(sandbox, folder)
+    await kept(sandbox, folder)
     environment = lose_machine(folder, runner, monkeypatch, tmp_path / "empty")
     run, clock = folder.name, Impatient()
 
-    with pytest.raises(UsageError, match=r"anna@bastion-1 carries out .* is \d\d? s old"):
+    with pytest.raises(UsageError, match=r"carries out .* is \d\d? s old"):
         await taken(sandbox, run, environment, clock)
     with monkeypatch.context() as patch:
         patch.setattr(takeover, "reach_cluster", cut_short)  # ^C
@@ -145,3 +142,57 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
     assert after.audit is not None, [(step.id, step.state, step.message) for step in after.teardown]
     left = [line for line in after.audit.leftovers if "ConfigMap" not in line]
     assert (left, after.audit.unknown) == ([], ())
+
+
+async def test_a_runner_that_wakes_up_after_its_run_was_taken_over_changes_nothing(
+    sandbox: RunningSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_rehearsal(sandbox, is_endless=True)
+    old = begin(folder)
+    assert old is not None
+    at_training(folder)
+    await kept(sandbox, folder)
+    run, environment = folder.name, load_environment(folder)
+    stop_between_records(old, folder)
+    try:
+        send_request(folder, RequestKind.TEARDOWN, delete_data=True, start=False)  # it would act on that
+        told = len(records_of(folder))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+        done = await taken(sandbox, run, environment, CLOCK, confirm=run)
+        before = await versions_of(sandbox, run)
+    finally:
+        os.kill(old.pid, signal.SIGCONT)
+    wait(lambda: not is_alive(old), "the old runner's end")
+    assert await versions_of(sandbox, run) == before
+    assert len(records_of(folder)) == told
+    assert read_fence(folder).epoch == 2, runner_log_path(folder).read_text()
+    at_training(done.folder)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent.parent.parent))  # and back to the first machine
+    with pytest.raises(UsageError, match="carries out"):
+        await taken(sandbox, run, environment, CLOCK)
+    back = await taken(sandbox, run, environment, CLOCK, confirm=run)
+    assert (back.folder, back.epoch) == (folder, 3)
+    tear_down(back.folder)
+    wait_for_run(back.folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown by the new runner")
+
+
+async def versions_of(sandbox: RunningSandbox, run_id: str) -> dict[str, str]:
+    """Return the uid and generation of everything that the run has applied."""
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig), token_factory=token_factory)
+    connection = ClusterConnection(session, Discovery(session))
+    try:
+        found = {}
+        for version, kind in (
+            ("kubeflow.org/v1", "PyTorchJob"),
+            ("karpenter.sh/v1", "NodePool"),
+            ("v1", "PersistentVolume"),
+            ("apps/v1", "Deployment"),
+        ):
+            for item in await connection.list_objects(version, kind, label_selector=f"eksml.dev/run={run_id}"):
+                metadata = item["metadata"]
+                going = metadata.get("deletionTimestamp", "")
+                found[f"{kind} {metadata['name']}"] = f"{metadata['uid']} {metadata.get('generation')} {going}"
+        return found
+    finally:
+        await session.aclose()

@@ -58,7 +58,7 @@ async def _taken_over(options: Namespace, chosen: ChosenTarget) -> Takeover:
             confirm=options.confirm,
             is_machine_gone=options.machine_is_gone,
             environment=chosen.environment,
-            target=pinned if options.context or options.demo or source == CLUSTER else None,
+            target=pinned,
             say=_say,
         )
 
