@@ -8,15 +8,20 @@ there, and the `TakenOver` record of the next epoch takes the place of the old m
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
 from collections import deque
+from contextlib import suppress
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import RefusedError
+from actions.base.files import read_file
+from actions.base.process import boot_id
 from actions.run.journal.elsewhere import deed_of
-from actions.run.journal.machine import boot
 from actions.run.state.records import Created, Operator
 from actions.run.state.view import RunView
 from actions.run.store.objects import (
@@ -31,6 +36,9 @@ from actions.run.store.objects import (
 
 LEASE_SECONDS = 30.0
 RENEW_SECONDS = 10.0
+_MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_NAMESPACE = "/proc/self/ns/pid"
+_MACHINE_BYTES = 64
 _OWN_WRITES = 3
 """Writes against earlier ones of this process that land late."""
 _CLAIMS = 3
@@ -55,6 +63,18 @@ class LeaseHeldError(RefusedError):
 def this_holder(owner: Operator) -> str:
     """Return what names this machine since its start, and the operator on it, in a lease. Blocking."""
     return f"{owner}/{boot()}"
+
+
+def boot() -> str:
+    """Return an identity of this machine since its start, unlike all others; two containers of one machine are two."""
+    parts = [boot_id()]
+    for path in _MACHINE_FILES:
+        with suppress(OSError):
+            parts.append(read_file(Path(path), _MACHINE_BYTES, is_cut=True).decode("ascii", "replace").strip())
+            break
+    with suppress(OSError):
+        parts.append(os.readlink(_NAMESPACE))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def about_launch(created: Created, created_at: float) -> RunAbout:

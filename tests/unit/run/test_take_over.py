@@ -42,6 +42,7 @@ from actions.run.state.fold import fold
 from actions.run.state.records import (
     Action,
     Body,
+    Created,
     Intent,
     JournalRecord,
     Limits,
