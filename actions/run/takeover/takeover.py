@@ -126,7 +126,7 @@ async def take_over_run(
         unreached = await _reach(folder, records, clock, target=target, say=say, source=source_of(store))
         heard = await _pointed(folder, records, clock, taken, store)
         found = await _searched(folder, records, clock, since=since)
-    note_answered(folder, source_of(store))
+    _note_store(folder, store)
     if (heard or lease.is_live) and not is_machine_gone:
         say(grace_sentence(lease.owner, heard or heard_sentence(store.address, lease.age_seconds)))
         await clock.sleep(GRACE_SECONDS)
@@ -136,6 +136,13 @@ async def take_over_run(
     if starts and _has_work(folder) and (kubeconfig_path(folder).exists() or not unreached):
         start_runner(folder, environment=environment)
     return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
+
+
+def _note_store(folder: Path, store: RunStore) -> None:
+    """Note the store that has had the lease, for the runner's fence; not that of an archive, which the operator has
+    stated to be gone."""
+    if not isinstance(store, ArchivedRun):
+        note_answered(folder, source_of(store))
 
 
 def _has_work(folder: Path) -> bool:
