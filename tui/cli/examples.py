@@ -91,7 +91,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs list --store               the runs of the team, with who and where",
         "eksml-tui runs list --cluster            with those of other machines, and whose they are",
     ),
-    "runs show": ("eksml-tui runs show latest                stages, cost, what it holds",),
+    "runs show": (
+        "eksml-tui runs show latest                stages, cost, what it holds",
+        "eksml-tui runs show latest --commands     the same by hand, as Markdown",
+    ),
     "runs logs": (
         "eksml-tui runs logs latest --follow      as kubectl logs -f, of all pods",
         "eksml-tui runs logs latest --stage train > train.log",
@@ -124,7 +127,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "runs clean": ("eksml-tui runs clean --dry-run            copies of runs, providers, and what needs them",),
     "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
-    "runs runbook": ("eksml-tui runs runbook latest | less",),
     "runs results": ("eksml-tui runs results latest             files that it has written",),
     "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
     "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),

@@ -58,7 +58,7 @@ _CURVES = {
     ".yml": "yaml",
 }
 _LOOKING = ("list", "show", "logs", "terraform", "compare", "curves", "archive")
-_RESUMING = ("list", "show", "logs", "compare", "curves", "runbook", "results", "terraform")
+_RESUMING = ("list", "show", "logs", "compare", "curves", "results", "terraform")
 """Verbs that restart runners which have died. Others start one themselves, or must not find one just started."""
 
 
@@ -77,7 +77,6 @@ def run(options: Namespace) -> int:
         "compare": _compare,
         "curves": _curves,
         "resume": _resume,
-        "runbook": _runbook,
         "results": _results,
         "export": _export,
         "approve": _approve,
@@ -160,9 +159,15 @@ def _show(options: Namespace) -> int:
     if options.of_store is not None:
         from tui.cli.run_verbs.remote_runs import copied
 
-        view = load_run(copied(options, options.run))
+        folder = copied(options, options.run)
     else:
-        view = load_run(find_run(options.run))
+        folder = find_run(options.run)
+    if options.commands:
+        from actions.run.engine.live_backend import runbook
+
+        sys.stdout.write(runbook(folder))
+        return 0
+    view = load_run(folder)
     now = SystemClock().now().timestamp()
     print_table(
         options.output,
@@ -256,13 +261,6 @@ def _print_bytes(data: bytes, *, is_text: bool) -> None:
         raise ConfigError("A PNG is not for a terminal.", hint="Name a FILE, or write to a pipe.")
     else:
         sys.stdout.buffer.write(data)
-
-
-def _runbook(options: Namespace) -> int:
-    from actions.run.engine.live_backend import runbook
-
-    sys.stdout.write(runbook(find_run(options.run)))
-    return 0
 
 
 def _results(options: Namespace) -> int:

@@ -114,15 +114,13 @@ def run_heading(
         Span(f"cluster {view.cluster.name}"),
         Span(view.cluster.region or "no region"),
     ]
-    wanted = [stage for stage in view.stages if stage.state is not StageState.SKIPPED]
-    done = sum(stage.state is StageState.SUCCEEDED for stage in wanted)
     state: list[Span | None] = [
         Span(state_words(view.state, paid_by(view)), RUN_TONES[view.state]),
         _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
         runner,
         _warnings(view),
-        _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
+        _undone(view) or _stages_done(view),
         _remaining(view, now, left),
         money := _money(view, now),
         Span(f"costs {hourly.text}", Tone.WARN) if hourly is not None and view.state in OVER else None,
@@ -136,6 +134,14 @@ def run_heading(
         short = Span(money.text.replace("at least ", "≥ ").removesuffix(" (simulated)"))  # the header says the latter
         line = _joined([short if part is money else part for part in state], width)
     return [_joined(chosen, width), line, *below, *doubts]
+
+
+def _stages_done(view: RunView) -> Span:
+    """Return how many stages are done; that is unknown where its journal is not read."""
+    if not all(stage.kind for stage in view.stages) or not view.stages:
+        return Span("its stages are not read here", Tone.MUTED)
+    wanted = [stage for stage in view.stages if stage.state is not StageState.SKIPPED]
+    return Span(f"{sum(stage.state is StageState.SUCCEEDED for stage in wanted)} of {len(wanted)} stages done")
 
 
 def store_words(view: RunView) -> str:

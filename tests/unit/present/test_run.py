@@ -93,11 +93,11 @@ def test_where_a_run_is_kept_is_named() -> None:
     run = a_run(a_stage("train"))
     assert store_words(run) == ""
     kept = replace(run, store="s3://team-runs/ml")
-    assert store_words(kept) == "home s3://team-runs/ml"
+    assert store_words(kept) == "store s3://team-runs/ml"
     away = Notice(NoticeKind.STORE_AWAY, "It does not answer.", NOW_SECONDS)
-    assert store_words(replace(kept, notices=(away,))) == "home s3://team-runs/ml away since 12:00"
+    assert store_words(replace(kept, notices=(away,))) == "store s3://team-runs/ml away since 12:00"
     refused = Notice(NoticeKind.STORE_REFUSED, "It refuses.")
-    assert store_words(replace(kept, notices=(refused,))) == "home s3://team-runs/ml refuses"
+    assert store_words(replace(kept, notices=(refused,))) == "store s3://team-runs/ml refuses"
 
 
 def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:

@@ -66,7 +66,7 @@ def test_a_context_is_meant_by_the_name_of_its_cluster_if_only_one_has_it() -> N
         ),
         ("eksml-tui runs teardown abc-1 --confirm x --even-if-shared", ":teardown even_if_shared=true"),
         ("kubectl delete -n ml pytorchjob/esm1nv pod/w-0", ":delete pytorchjob/ml/esm1nv,pod/ml/w-0"),
-        ("Look: eksml-tui runs runbook abc-1", "Look: eksml-tui runs runbook abc-1"),
+        ("Look: eksml-tui runs results abc-1", "Look: eksml-tui runs results abc-1"),
     ],
 )
 def test_a_remedy_for_the_shell_is_a_key_or_a_line_in_the_console(shell: str, keys: str) -> None:
