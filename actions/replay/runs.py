@@ -128,7 +128,7 @@ class ReplayedRuns:
                 connection.execute("DELETE FROM lease")
                 if life.token:
                     connection.execute(
-                        "INSERT INTO lease VALUES (1, ?, ?, ?, ?, 0, '{}')",
+                        "INSERT INTO lease VALUES (1, ?, ?, ?, ?, 0)",
                         (holder.pid, holder.start_ticks, holder.boot_id, life.token),
                     )
             connection.execute("COMMIT")

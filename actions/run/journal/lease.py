@@ -219,8 +219,6 @@ class Lease(msgspec.Struct, frozen=True):
     token: str
     taken_at: float
     """Seconds since the epoch."""
-    notes: Notes = msgspec.field(default_factory=dict)
-    """Of a runner of an earlier version; newer ones keep them in their heartbeat."""
 
     @property
     def is_taken(self) -> bool:
@@ -236,9 +234,7 @@ class Lease(msgspec.Struct, frozen=True):
 def read_runner_lease(connection: sqlite3.Connection) -> Lease | None:
     """Return the lease as stored, `None` if there is none; its holder may be dead."""
     return _lease_of(
-        connection.execute(
-            "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
-        ).fetchone()
+        connection.execute("SELECT pid, start_ticks, boot_id, token, taken_at FROM lease WHERE id = 1").fetchone()
     )
 
 
@@ -321,17 +317,13 @@ def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
 def _write(connection: sqlite3.Connection, lease: Lease) -> None:
     holder = lease.holder
     connection.execute(
-        "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
+        "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?)",
         (holder.pid, holder.start_ticks, holder.boot_id, lease.token, lease.taken_at),
     )
 
 
-def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None:
+def _lease_of(row: tuple[int, int, str, str, float] | None) -> Lease | None:
     if row is None:
         return None
-    pid, start_ticks, boot, token, taken_at, notes = row
-    try:
-        messages = decode_json(notes, dict[str, str])
-    except msgspec.MsgspecError:
-        messages = {}
-    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, messages)
+    pid, start_ticks, boot, token, taken_at = row
+    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at)

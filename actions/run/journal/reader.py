@@ -21,7 +21,7 @@ from actions.run.journal.elsewhere import read_elsewhere, read_fence
 from actions.run.journal.folder import has_room, journal_path
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
 from actions.run.journal.mirrored import MirrorMark, read_mark
-from actions.run.journal.schema import migrate
+from actions.run.journal.schema import require_version
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, translated
 from actions.run.limits.options import short_limits
@@ -226,7 +226,7 @@ class RunReader:
         lease = self._lease if self._lease is not None and self._lease.is_alive and not original else None
         beat = self._watch.heartbeat_of(lease)
         notices = self._watch.notices(lease, beat)
-        notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
+        notes = dict(beat.notes) if beat else {}
         troubles = dict(beat.troubles) if beat and lease is not None else {}
         is_idle = lease is None or _is_stalled(notices)
         fence = read_fence(self.folder) if is_idle else None
@@ -324,7 +324,7 @@ class RunReader:
                 self._take_from(connection)
 
     def _take_from(self, connection: sqlite3.Connection) -> None:
-        migrate(connection, self._path)
+        require_version(connection, self._path)
         newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
         if newest < len(self._records):  # another file has its name: a copy was restored
             self._records.clear()

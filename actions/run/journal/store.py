@@ -26,8 +26,8 @@ from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.run.journal.folder import has_room, journal_path, release_reserve
 from actions.run.journal.mirrored import refuse_mirrored
-from actions.run.journal.schema import damaged, encode_for, make_tables, migrate_unless_in_use, require_version
-from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, record_kind
+from actions.run.journal.schema import damaged, make_tables, require_version
+from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, encode_body, record_kind
 from actions.run.state.view import NoticeKind
 
 FileKey = tuple[int, int]
@@ -231,7 +231,7 @@ class Journal:
         with translated(path, lock_seconds):
             self.connection = _connect(path, lock_seconds)
             try:
-                self._version = require_version(self.connection, path)
+                require_version(self.connection, path)
             except BaseException:
                 self.close()
                 raise
@@ -252,7 +252,7 @@ class Journal:
             seq = self.last_seq() + 1
             connection.execute(
                 "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (seq, at, writer, record_kind(body), stage, attempt, encode_for(body, self._version, self.path)),
+                (seq, at, writer, record_kind(body), stage, attempt, encode_body(body)),
             )
         return JournalRecord(seq, at, writer, stage, attempt, body)
 
@@ -339,11 +339,10 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open one write transaction: all or nothing, durable at the end. The first one migrates an older journal."""
+        """Open one write transaction: all or nothing, durable at the end."""
         with translated(self.path, self._lock_seconds):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                self._version = migrate_unless_in_use(self.connection, self.path)
                 yield self.connection
                 self.connection.execute("COMMIT")
             except BaseException:

@@ -164,13 +164,3 @@ def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
     assert read_runner_lease(journal.connection) is None
-
-
-def test_notes_of_a_runner_of_an_earlier_version_are_in_its_lease(tmp_path: Path) -> None:
-    path = a_journal(tmp_path)
-    take_runner_lease(path, CLOCK)
-    journal = Journal(path, CLOCK)
-    journal.connection.execute('UPDATE lease SET notes = \'{"train":"3 of 8 pods"}\'')
-    current = read_runner_lease(journal.connection)
-    assert current is not None
-    assert current.notes == {"train": "3 of 8 pods"}

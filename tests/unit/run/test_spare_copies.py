@@ -25,8 +25,8 @@ from actions.run.store.lease import take_lease
 from actions.run.store.rows import append_rows, append_to_store
 from actions.run.takeover.takeover import take_over_run
 from tests.support.program import Program
-from tests.support.released import unpack
 from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
+from tests.unit.run.finished import finished_run
 from tests.unit.run.world import creation
 from tui.cli.run_verbs.storage import _say_loss
 
@@ -147,8 +147,14 @@ def test_a_copy_of_another_machines_run_goes_when_it_is_not_opened(home: Proxy, 
     assert load_run(refreshed_copy(URL, "fake-mirror")).id == "fake-mirror"
 
 
+def _torn_down_in(copies: Path, tmp_path: Path) -> Path:
+    copies.mkdir(parents=True, exist_ok=True)
+    made = finished_run(tmp_path / "elsewhere" / "runs", "fake-torn-down", is_torn_down=True)
+    return made.rename(copies / made.name)
+
+
 def test_a_copy_of_a_torn_down_run_goes_and_what_is_not_marked_stays(home: Proxy, tmp_path: Path) -> None:
-    folder = unpack("0.1.0/torn-down", copies_folder())
+    folder = _torn_down_in(copies_folder(), tmp_path)
     assert the(folder).why == "it is not marked as a copy"
     write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
     found = the(folder)
@@ -179,7 +185,7 @@ def test_the_command_says_that_there_is_nothing(program: Program) -> None:
 def test_the_command_says_first_what_would_go(program: Program) -> None:
     copies = program.state / "mirrors"
     copies.mkdir(parents=True, mode=0o700)
-    folder = unpack("0.1.0/torn-down", copies)
+    folder = _torn_down_in(copies, program.state.parent)
     write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
     looked = program.command("runs", "clean", "--dry-run")
     assert looked.returncode == 0

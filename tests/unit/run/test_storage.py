@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.support.program import Program
-from tests.support.released import unpack
+from tests.unit.run.finished import finished_run
 
 
 def test_the_commands(program: Program) -> None:
     runs = program.state / "runs"
     runs.mkdir(parents=True, mode=0o700)
-    folder = unpack("0.1.0/succeeded", runs)
+    folder = finished_run(runs, "fake-1121-0001")
     done = program.command("--readonly", "runs", "archive", folder.name, "run.tar")
     assert done.returncode == 0, done.stderr
     again = program.command("runs", "archive", folder.name, "run.tar")
@@ -18,7 +18,7 @@ def test_the_commands(program: Program) -> None:
     unsure = program.command("runs", "takeover", folder.name, "--from", "run.tar")
     assert (unsure.returncode, folder.exists()) == (2, False)
     assert f"Add --confirm {folder.name}" in unsure.stderr
-    over = unpack("0.1.0/torn-down", runs)
+    over = finished_run(runs, "fake-1121-0002", is_torn_down=True)
     gone = program.command("runs", "rm", over.name, "--confirm", over.name, "--archive", "over.tar")
     assert "Archived" in gone.stdout, gone.stderr
     assert not (runs / over.name).exists()
