@@ -103,7 +103,8 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
     wait(lambda: not is_alive(runner), "the runner's end")
     delete_folder(anna.state.parent)
 
-    terminal = Terminal(ben.argv(), environment=ben.environment, size=(200, 50), directory=ben.home)
+    same_user = {**ben.environment, "LOGNAME": anna.environment["LOGNAME"]}
+    terminal = Terminal(ben.argv(), environment=same_user, size=(200, 50), directory=ben.home)
     try:
         terminal.wait(r"\S")
         began, seen = time.monotonic(), dict[str, float]()

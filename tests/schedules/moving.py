@@ -31,7 +31,7 @@ _MOST_TRIES = 25
 _PAUSE_SECONDS = 1.0
 _WITHOUT_RECORD = "has no record of"
 """Of the sentence that is shown while no record of the run has reached the home."""
-_WITHOUT_LEASE = "that a runner has carried out"
+_WITHOUT_LEASE = "There is no run"
 """Of that which is shown before its first runner has taken the lease there, which one that is dead never will."""
 
 

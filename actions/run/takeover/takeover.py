@@ -212,7 +212,7 @@ async def _lease_taken(
             return lease, await take_lease(store, run_id, present_operator(), after=lease)
         except ConflictError:
             before, lease = lease, await _known_lease(store, run_id)
-            if _carrier(lease) != _carrier(before):
+            if not _is_same_machine(before, lease):
                 raise ConflictError(
                     f"{lease.owner} has taken over {run_id} at the same moment. Nothing was changed here.",
                     hint="Look at `eksml-tui runs list --store`: it has who carries it out.",
@@ -224,8 +224,10 @@ async def _lease_taken(
     raise AssertionError
 
 
-def _carrier(lease: StoreLease) -> tuple[int, str, str]:
-    return lease.epoch, str(lease.owner), lease.holder
+def _is_same_machine(before: StoreLease, lease: StoreLease) -> bool:
+    """Return whether a lease is still that machine's; before its runner has begun, it names no holder."""
+    is_same_owner = (lease.epoch, str(lease.owner)) == (before.epoch, str(before.owner))
+    return is_same_owner and (not before.holder or before.holder == lease.holder)
 
 
 def heard_sentence(where: str, age_seconds: float) -> str:
