@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,9 @@ from actions.blueprint.parts import Expectation, FieldTarget, Name, ParameterCon
 from actions.blueprint.stages import AnyStage
 
 SCHEMA = "eksml/v1"
+
+MOST_SHOWN = 10
+"""Parameters that a launch form shows unfolded."""
 
 Operand = int | float | str
 """A number, or the name of a parameter or of a derived value that comes earlier."""
@@ -229,6 +232,8 @@ class Blueprint(Part, frozen=True, kw_only=True):
     title: str
     summary: str
     cluster: Cluster
+    form: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_SHOWN)] = ()
+    """The parameters that a person decides, ten at most: the launch form shows them, and folds the others by group."""
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     derived: dict[str, Derived] = msgspec.field(default_factory=dict)
     """In order: a derived value may use those before it."""
@@ -241,6 +246,11 @@ class Blueprint(Part, frozen=True, kw_only=True):
     presets: dict[str, Preset] = msgspec.field(default_factory=dict)
     folder: Path = msgspec.field(default_factory=Path)
     """The folder it was loaded from. Not a key of the file."""
+
+    @property
+    def shown_parameters(self) -> tuple[str, ...]:
+        """The parameters that a launch form shows unfolded: those of `form`; without it the first ten."""
+        return self.form or tuple(self.parameters)[:MOST_SHOWN]
 
     def stage(self, stage_id: str) -> AnyStage:
         """The stage with this id.

@@ -42,6 +42,13 @@ def test_the_check_of_a_blueprint_reads_each_terraform_root_once(name: str, monk
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
+def test_a_person_decides_ten_fields_with_preset_and_cluster(name: str) -> None:
+    blueprint = shipped(name)
+    assert blueprint.shown_parameters == blueprint.form
+    assert len(blueprint.form) <= 8
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
 def test_presets_are_possible(name: str) -> None:
     blueprint = shipped(name)
     for preset in ("", *blueprint.presets):
