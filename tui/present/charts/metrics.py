@@ -16,7 +16,7 @@ from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind
 from actions.telemetry.curves import Curves, Series, divergence_of
 from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar, width_of
-from tui.present.telemetry.curves import Curve, Mark, MarkKind, short_number
+from tui.present.charts.curves import Curve, Mark, MarkKind, short_number
 from tui.present.text import short_names
 
 if TYPE_CHECKING:

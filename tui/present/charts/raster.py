@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tui.present.telemetry.curves import Line
+from tui.present.charts.curves import Line
 
 Color: TypeAlias = tuple[int, int, int]
 Cell: TypeAlias = tuple[str, Color | None]

@@ -71,7 +71,7 @@ class CurveCommands:
 
     async def _compare(self, arguments: args.CompareArguments) -> None:
         from actions.run.comparison import metric_to_compare
-        from tui.present.telemetry.charts import MOST_RUNS
+        from tui.present.charts.metrics import MOST_RUNS
 
         typed = [name for name in f"{arguments.run},{arguments.other}".split(",") if name]
         if len(typed) == 1:

@@ -14,7 +14,7 @@ from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronSc
 from actions.telemetry.tools.node_listing import NodeListing
 from actions.telemetry.tools.nvidia_smi_reading import Gpu, MigDevice, SmiReading
 from actions.telemetry.tools.topology import Topology
-from tui.present.telemetry.curves import short_number
+from tui.present.charts.curves import short_number
 
 _UNKNOWN = "-"
 
