@@ -34,13 +34,11 @@ class Piece(msgspec.Struct, frozen=True):
         name: Its path in the archive.
         about: What it is, in a few words.
         read: Returns its text; raises a `ConsoleError` if it cannot be had.
-        filtered: Of a piece that is more than a text: returns its bytes, after every text in it has passed a filter.
     """
 
     name: str
     about: str
-    read: Callable[[], str] = str
-    filtered: Callable[[Callable[[str], str]], bytes] | None = None
+    read: Callable[[], str]
 
 
 def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Piece]:

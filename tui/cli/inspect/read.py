@@ -75,13 +75,8 @@ def run(options: Namespace) -> int:
         UnreadableError: It cannot be read.
     """
     try:
-        with reading():
-            if options.kind == "capture":
-                from tui.cli.sharing.capture import read_capture
-
-                return read_capture(options)
-            with _opened(options.file) as stream:
-                missing = _READERS[options.kind](without_margin(text_pieces(stream)), options)
+        with reading(), _opened(options.file) as stream:
+            missing = _READERS[options.kind](without_margin(text_pieces(stream)), options)
     except FormatError as error:
         raise UnreadableError(error.message, file=options.file) from error
     if missing:
