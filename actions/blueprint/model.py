@@ -216,8 +216,6 @@ class Preset(Part, frozen=True, kw_only=True):
     """Terraform roots by stage that replace those of the stages."""
     mirror: str = ""
     """Asset folder that serves operators, e.g. `mirror`. Empty: the operator's mirror, or the pinned source."""
-    simulate_terraform: bool = False
-    """True: stages run without the `terraform` program too; they are then marked as simulated."""
     is_cost_simulated: bool = False
 
 

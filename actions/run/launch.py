@@ -245,10 +245,8 @@ def require_preconditions(
         ConfigError: One is missing.
         RefusedError: Terraform is too old to lock a state in the store.
     """
-    preset = blueprint.presets.get(binding.preset)
-    if not (preset and preset.simulate_terraform):
-        _require_programs(blueprint, binding, before_fetching=before_fetching)
-        _require_locks(blueprint, binding, store)
+    _require_programs(blueprint, binding, before_fetching=before_fetching)
+    _require_locks(blueprint, binding, store)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):

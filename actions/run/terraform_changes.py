@@ -31,10 +31,8 @@ from actions.terraform.backend import own_backend
 from actions.terraform.detached import DetachedOperation
 from actions.terraform.driver import find_terraform
 from actions.terraform.events import UNOBSERVED
-from actions.terraform.simulation.terraform import count_simulated
 from actions.terraform.working_directory import (
     LOCK_FILE,
-    SIMULATED_STATE,
     STATE_FILE,
     UNSAVED_STATE,
     VANISHED_STATE,
@@ -176,12 +174,11 @@ class _Answer(msgspec.Struct, frozen=True):
 def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
     """Ask Terraform for the state of a stage."""
     work = terraform_path(folder, stage.id)
-    if (work / SIMULATED_STATE).exists():
-        return _Answer(count_simulated(work), "a simulation")
-    program, kept_in = find_terraform(), ""
+    kept_in = ""
     try:
         root = work if is_prepared(work) else _root_of(folder, view, stage)
         environment = load_environment(folder) if environment_path(folder).exists() else {}
+        program = find_terraform(environment)
         kept_in = own_backend(root)
         if not may_hold(view, stage, is_prepared=is_prepared(work), backend=kept_in):
             return _Answer(0)

@@ -36,7 +36,7 @@ def program_questions(launch: PlannedLaunch | None) -> list[Question]:
     if launch is None:
         return [Question("terraform", check_terraform, TERRAFORM_REMEDY)]
     questions = []
-    if not launch.is_simulated and any(isinstance(stage, TerraformStage) for stage in launch.stages):
+    if any(isinstance(stage, TerraformStage) for stage in launch.stages):
         check, remedy = partial(check_terraform, launch.store), STORE_REMEDY if launch.store else TERRAFORM_REMEDY
         questions.append(Question("terraform", check, remedy, is_blocking=True))
     for name, reason in needed_programs(launch).items():
@@ -93,7 +93,7 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
     """Return the programs beside terraform and docker that a launch starts, each with the reason as a sentence."""
     found: dict[str, str] = {}
     for stage in launch.stages:
-        if isinstance(stage, TerraformStage) and not launch.is_simulated:
+        if isinstance(stage, TerraformStage):
             for name, reason in _programs_of_root(launch, stage):
                 found.setdefault(name, reason)
         elif isinstance(stage, HelmStage):
