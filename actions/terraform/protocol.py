@@ -174,6 +174,14 @@ class Terraform(Protocol):
         """Return the processes of this work folder that have ended and may have left the lock of the state."""
         ...
 
+    async def try_lock(self) -> None:
+        """Take the lock of the state, and give it back.
+
+        Raises:
+            StateLockedError: Another process has it.
+        """
+        ...
+
     async def unlock(self, lock: StateLock) -> None:
         """Remove a lock whose holder is dead."""
         ...

@@ -7,10 +7,11 @@ import math
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from actions.base.errors import ConsoleError, ToolError
+from actions.base.errors import ConsoleError, RefusedError, ToolError
 from actions.base.wording import counted, listed
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, variables_of
@@ -182,7 +183,11 @@ class TerraformHandler:
         reconciliation = self._reconciliation(terraform)
         await self._retried(terraform, reconciliation.save_state)
         await self._place.state(terraform)
-        await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        try:
+            await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        except RefusedError:
+            await self._free(terraform)
+            raise
 
     async def _remember_unobserved(self) -> None:
         stage, journal = self._context.stage, self._context.journal
@@ -275,6 +280,7 @@ class TerraformHandler:
         open_items = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
         if not open_items:
             return StageFailedError(message, findings=findings, hint=error.hint)
+        await self._free(terraform)
         unknown = unknown_error(self._context.view.id, open_items)
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
@@ -303,14 +309,27 @@ class TerraformHandler:
             try:
                 return await retry_unreachable(call, clock=context.clock, note=context.journal.note, policy=STAGE)
             except StateLockedError as error:
-                reason = await self._place.unlocked(terraform, error.lock)
-                if reason:
-                    self._say(f"{error.message} Unlocked, as {reason}.")
+                if await self._is_unlocked(terraform, error):
                     continue
                 if self._context.clock.monotonic() >= end:
                     raise StateLockedError(error.lock, folder=self._place.work) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
+
+    async def _is_unlocked(self, terraform: Terraform, error: StateLockedError) -> bool:
+        """Remove the lock of a process that is certainly dead. Returns whether that was done."""
+        reason = await self._place.unlocked(terraform, error.lock)
+        if reason:
+            self._say(f"{error.message} Unlocked, as {reason}.")
+        return bool(reason)
+
+    async def _free(self, terraform: Terraform) -> None:
+        """Remove the lock that a dead process has left, if any: the import that people are asked for needs it."""
+        with suppress(ConsoleError):  # they are told of it by that import
+            try:
+                await terraform.try_lock()
+            except StateLockedError as error:
+                await self._is_unlocked(terraform, error)
 
     def _reconciliation(self, terraform: Terraform) -> Reconciliation:
         context = self._context

@@ -195,6 +195,9 @@ class SimulatedTerraform:
         """Return none: nothing is locked."""
         return ()
 
+    async def try_lock(self) -> None:
+        """Do nothing: nothing is locked."""
+
     async def unlock(self, lock: StateLock) -> None:
         """Do nothing: nothing is locked."""
 
