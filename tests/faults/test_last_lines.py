@@ -248,7 +248,7 @@ async def test_a_log_that_has_not_come_and_whose_pods_are_gone_has_a_gap(
 async def test_a_pod_that_is_known_without_a_line_and_gone_has_a_gap(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
-    """What it printed has not left the machine that is lost: of its log the store had the name alone."""
+    """The lines have not left the machine that is lost: of the log the store had the name and no more."""
     folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
     await carry_out_unwatched(folder)
     (found,) = await pods_in(folder)

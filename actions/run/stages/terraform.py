@@ -309,27 +309,21 @@ class TerraformHandler:
             try:
                 return await retry_unreachable(call, clock=context.clock, note=context.journal.note, policy=STAGE)
             except StateLockedError as error:
-                if await self._is_unlocked(terraform, error):
+                reason = await self._place.unlocked(terraform, error.lock)
+                if reason:
+                    self._say(f"{error.message} Unlocked, as {reason}.")
                     continue
                 if self._context.clock.monotonic() >= end:
                     raise StateLockedError(error.lock, folder=self._place.work) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 
-    async def _is_unlocked(self, terraform: Terraform, error: StateLockedError) -> bool:
-        """Remove the lock of a process that is certainly dead. Returns whether that was done."""
-        reason = await self._place.unlocked(terraform, error.lock)
-        if reason:
-            self._say(f"{error.message} Unlocked, as {reason}.")
-        return bool(reason)
-
     async def _free(self, terraform: Terraform) -> None:
-        """Remove the lock that a dead process has left, if any: the import that people are asked for needs it."""
-        with suppress(ConsoleError):  # they are told of it by that import
-            try:
-                await terraform.try_lock()
-            except StateLockedError as error:
-                await self._is_unlocked(terraform, error)
+        """Remove the lock that a dead process has left, if any: an import by hand needs it, and tells of another's."""
+        with suppress(ConsoleError):
+            done = await self._place.freed(terraform)
+            if done:
+                self._say(done)
 
     def _reconciliation(self, terraform: Terraform) -> Reconciliation:
         context = self._context
