@@ -13,6 +13,7 @@ ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.f
 """The process itself, and what the command line uses: to find or start a sandbox, and to control its faults."""
 BORROWED = {
     # what every package uses
+    "actions.base.backoff",
     "actions.base.clock",
     "actions.base.decoding",
     "actions.base.errors",
@@ -29,7 +30,6 @@ BORROWED = {
     "actions.cluster.auth.session",
     "actions.cluster.auth.tls",
     "actions.cluster.http.errors",
-    "actions.cluster.http.retry",
     "actions.cluster.remote.port_forward",
     "actions.cluster.watch.health",
     "actions.cluster.watch.reflector",
