@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from actions.base.backoff import Backoff
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.untrusted import clean_text
@@ -75,7 +76,7 @@ class Sampler:
         self._open_output = open_output
         self._warnings = warnings
         self._due: dict[str, float] = {}
-        self._refusals: dict[str, int] = {}
+        self._refusals: dict[str, Backoff] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     @property
@@ -129,9 +130,11 @@ class Sampler:
             self._refusals.pop(purpose, None)
             self._warnings.clear(purpose)
             return
-        self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
-        wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
-        self._due[purpose] = self._context.clock.monotonic() + wait
+        clock = self._context.clock
+        backoff = self._refusals.setdefault(
+            purpose, Backoff(clock, first_seconds=2 * SAMPLE_SECONDS, longest_seconds=_LONGEST_REFUSED_SECONDS)
+        )
+        self._due[purpose] = clock.monotonic() + backoff.next_seconds()
         self._warnings.set(purpose, f"The {purpose} cannot be read: {error.message}")
 
     async def _count_files(self, connection: ClusterConnection, progress: FileProgress) -> None:
