@@ -1,9 +1,9 @@
 """The components of a blueprint: files with a piece of it, merged by key before anything is checked.
 
 `uses` names them. Mappings are merged at any depth, those of the components in that order and the blueprint's own last:
-what stands later replaces what stands before, and a list is replaced as a whole. Rules are joined. In `stages`,
-`checks` and `quotas` of the blueprint a name stands for what a component has under it, and a mapping with such a name is
-merged over that: so the order of stages is the blueprint's alone.
+what stands later replaces what stands before, and a list is replaced as a whole. Rules are joined. In `stages`, in
+`checks` and in `quotas` a name stands for what a component has under it, and a mapping with such a name is merged over
+that: so the order of stages is the blueprint's alone.
 
 Source: GitLab's `include` merges in the same way; Kustomize calls such a piece a component.
 """
@@ -28,6 +28,7 @@ CHECKS = "checks"
 
 SECTIONS = ("parameters", "derived", "rules", "holdings", "secrets", "results", CHECKS, "stages", "presets")
 """The keys of a component."""
+_KEYS = f"Its keys: {', '.join(SECTIONS)}."
 _COMPONENT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 E = TypeVar("E", bound=InputError)
@@ -44,7 +45,13 @@ def read_blueprint(folder: Path) -> Document:
         return own
     merged = MergedDocument(own)
     for index, name in enumerate(_used(own)):
-        merged.add(_component(folder, own, index, name))
+        file = _file(folder, name)
+        path = located(folder, file)
+        if not path.is_file():
+            hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
+            raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
+        used_by = f"{own.file}:{own.position('uses', index)[0]}"
+        merged.add(_component(folder / file if (folder / file).is_file() else path, used_by), used_by)
     merged.finish()
     return merged
 
@@ -80,31 +87,27 @@ def _used(own: Document) -> list[str]:
     return names
 
 
-def _component(folder: Path, own: Document, index: int, name: str) -> Document:
-    path = located(folder, _file(folder, name))
-    if not path.is_file():
-        message = f"there is no component {name!r}."
-        hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
-        raise own.error(BlueprintError, message, "uses", index, hint=hint)
-    found = _read(path)
-    wrong = found.value if isinstance(found.value, dict) else {"": None}
-    for key in wrong:
+def _component(path: Path, used_by: str) -> Document:
+    try:
+        found = _read(path)
+    except BlueprintError as error:
+        text = error.message.removeprefix(error.file).partition(": ")[2]
+        raise BlueprintError(
+            _by(text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
+        ) from error
+    if not isinstance(found.value, dict):
+        raise found.error(BlueprintError, _by("a component is a mapping.", used_by), hint=_KEYS)
+    for key, value in found.value.items():
         if key not in SECTIONS:
-            raise _used_error(found, own, index, f"a component has no key {key!r}.", key)
-        if not isinstance(found.value[key], list if key == "rules" else dict):
+            raise found.error(BlueprintError, _by(f"a component has no key {key!r}.", used_by), key, hint=_KEYS)
+        if not isinstance(value, list if key == "rules" else dict):
             kind = "list" if key == "rules" else "mapping"
-            raise _used_error(found, own, index, f"{key} of a component must be a {kind}.", key)
+            raise found.error(BlueprintError, _by(f"{key} of a component must be a {kind}.", used_by), key)
     return found
 
 
-def _used_error(found: Document, own: Document, index: int, message: str, key: str) -> BlueprintError:
-    place = f"{own.file}:{own.position('uses', index)[0]}"
-    hint = f"It has {', '.join(SECTIONS)}."
-    return found.error(BlueprintError, _by(message, place), *((key,) if key else ()), hint=hint)
-
-
-def _by(message: str, place: str) -> str:
-    return f"{message.removesuffix('.')} (used by {place})."
+def _by(message: str, used_by: str) -> str:
+    return f"{message.removesuffix('.')} (used by {used_by})."
 
 
 class MergedDocument(Document):
@@ -121,9 +124,17 @@ class MergedDocument(Document):
         """The document, and the path in it, of what stands at a path; what is below it stands below."""
         self._named: dict[str, dict[str, Any]] = {"stages": {}, CHECKS: {}}
         """What lists take by name."""
+        self._used_by: dict[str, str] = {}
+        """File and line that name a component, by the component's file."""
 
-    def add(self, component: Document) -> None:
-        """Merge a component over those before it."""
+    def add(self, component: Document, used_by: str) -> None:
+        """Merge a component over those before it.
+
+        Args:
+            component: Its document.
+            used_by: File and line that name it.
+        """
+        self._used_by[component.file] = used_by
         for key, value in component.value.items():
             if key == "rules":
                 self._join(component, value)
@@ -140,8 +151,8 @@ class MergedDocument(Document):
                 self._join(self._own, value)
             elif key == CHECKS and isinstance(value, dict):
                 self._over(self._named[CHECKS], (key,), value, self._own, (key,))
-            elif isinstance(value, dict):
-                self._over(self.value.setdefault(key, {}), (key,), value, self._own, (key,))
+            elif isinstance(value, dict) and isinstance(self.value.setdefault(key, {}), dict):
+                self._over(self.value[key], (key,), value, self._own, (key,))
             else:
                 self.value[key] = deepcopy(value)
         presets, stages = self.value.get("presets"), self.value.get("stages")
@@ -230,4 +241,4 @@ class MergedDocument(Document):
         document, source = self._origin(path)
         if document is self._own:
             return document.error(kind, message, *source, hint=hint)
-        return document.error(kind, _by(message, self._own.file), *source, hint=hint)
+        return document.error(kind, _by(message, self._used_by[document.file]), *source, hint=hint)
