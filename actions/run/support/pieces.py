@@ -64,7 +64,7 @@ def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Pie
     yield Piece("blueprint.yaml", "the run's blueprint", lambda: _end_of(copy / "blueprint.yaml", _FILE_BYTES))
     for path in sorted({*copy.glob("*.yaml"), *copy.glob("common/*.yaml")} - {copy / "blueprint.yaml"}):
         name = str(path.relative_to(copy))
-        yield Piece(name, "a component of the run's blueprint", partial(_end_of, path, _FILE_BYTES))
+        yield Piece(name, "a piece of the run's blueprint", partial(_end_of, path, _FILE_BYTES))
     yield Piece(
         "environment-of-run.txt", "names of the run's variables", lambda: variable_names(load_environment(folder))
     )

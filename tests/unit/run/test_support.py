@@ -19,7 +19,7 @@ from actions.capture.filtered import capture_piece, filtered
 from actions.capture.reader import CaptureReader
 from actions.replay.index import read_index
 from actions.run.client import load_run
-from actions.run.journal.folder import environment_path, kubeconfig_path, runner_log_path
+from actions.run.journal.folder import blueprint_path, environment_path, kubeconfig_path, runner_log_path
 from actions.run.support.archive import list_text, write_archive
 from actions.run.support.filters import SupportFilter, learn_secrets
 from actions.run.support.pieces import LOG_BYTES, Piece, run_pieces
@@ -98,6 +98,13 @@ def archived(folder: Path, tmp_path: Path, *pieces: Piece, masked: dict[str, str
             ).decode("utf-8", "replace")
     assert [one.name for one in listed if not one.is_missing] == list(texts)[-1:] + list(texts)[:-1]
     return texts
+
+
+def test_the_components_of_the_runs_blueprint_are_in_it(folder: Path, tmp_path: Path) -> None:
+    component = blueprint_path(folder) / "common" / "network.yaml"
+    component.parent.mkdir(parents=True)
+    component.write_text("stages: {}\n")
+    assert archived(folder, tmp_path)["common/network.yaml"] == "stages: {}\n"
 
 
 def test_no_secret_is_in_it_and_what_is_none_stays(folder: Path, tmp_path: Path) -> None:
