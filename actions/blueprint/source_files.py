@@ -1,8 +1,8 @@
 """The files that a blueprint refers to: its manifests and Terraform roots. Operators' are in `operators`.
 
-Manifests are read strictly and never from outside the blueprint's folder. Terraform roots that several blueprints use
-lie in a shared folder of the program and are named `common/…`; a run keeps copies of those that its blueprint names, in
-the same place below its own copy of the blueprint.
+Manifests are read strictly. What several blueprints use is named `common/…` and lies in the blueprint's folder, in the
+folder `common` beside it, or in that of the program; a run keeps copies of what its blueprint names, in the same place
+below its own copy of the blueprint. Nothing is read from elsewhere.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     Raises:
         BlueprintError: The file is missing, is not strict YAML, or one of its documents is not an object.
     """
-    path = inside(folder, relative)
-    return parse_manifests(read_input(path, kind=BlueprintError), file=_shown(folder, relative))
+    path, own = located(folder, relative), folder / relative
+    return parse_manifests(read_input(path, kind=BlueprintError), file=str(own if own.exists() else path))
 
 
 def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> list[Document]:
@@ -61,10 +61,6 @@ def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> 
     return documents
 
 
-def _shown(folder: Path, relative: str) -> str:
-    return str(folder / relative)
-
-
 def _require_object(document: Document) -> None:
     value = document.value
     if not isinstance(value, dict):
@@ -78,7 +74,7 @@ def _require_object(document: Document) -> None:
 
 
 SHARED = "common"
-"""First step of the path of a root that is not the blueprint's own."""
+"""First step of the path of what is not the blueprint's own."""
 
 _BY_GIT = re.compile(
     r"git(?:::|@)|(?:github\.com|bitbucket\.org)/|(?:registry\.terraform\.io/)?[\w-]+/[\w-]+/[a-z0-9]+(?://|$)"
@@ -86,28 +82,31 @@ _BY_GIT = re.compile(
 _AWS_PROVIDER = re.compile(r'"(?:[\w.]+/)?hashicorp/aws"')
 
 
-def root_folder(folder: Path, root: str) -> Path:
-    """Return the folder of a root: in the blueprint's; for a `common/…` that is not there, in the program's shared one.
+def located(folder: Path, relative: str) -> Path:
+    """Return the path of a file or folder that a blueprint names: its own; for `common/…` also one that it shares.
 
     Raises:
         BlueprintError: The path leaves those folders.
     """
-    own = inside(folder, root)
-    if is_shared(root) and not own.is_dir():
-        return inside(shipped_blueprints(), root)
+    own = inside(folder, relative)
+    if is_shared(relative) and not own.exists():
+        for library in (folder.absolute().parent, shipped_blueprints()):
+            if (library / relative).exists():
+                return inside(library, relative)
     return own
 
 
-def is_shared(root: str) -> bool:
-    """Return whether a root is named as one of the program's."""
-    return Path(root).parts[:1] == (SHARED,)
+def is_shared(relative: str) -> bool:
+    """Return whether a path is named as one that several blueprints share."""
+    return Path(relative).parts[:1] == (SHARED,)
 
 
-def shared_roots(blueprint: Blueprint) -> Iterator[str]:
-    """The shared roots that a blueprint names, under whatever preset."""
+def shared_files(blueprint: Blueprint) -> dict[str, Path]:
+    """Return the shared roots and manifests that a blueprint names, under whatever preset, with where they are."""
     named = [stage.root for stage in blueprint.stages if isinstance(stage, TerraformStage)]
     named += [root for preset in blueprint.presets.values() for root in preset.roots.values()]
-    yield from (root for root in dict.fromkeys(named) if is_shared(root))
+    named += [file for stage in blueprint.stages for file in stage.files]
+    return {name: located(blueprint.folder, name) for name in named if is_shared(name)}
 
 
 def variables_of(folder: Path, root: str) -> Mapping[str, bool]:
@@ -187,7 +186,7 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
 
 def _source_of(folder: Path, root: str) -> str:
     try:
-        text = source_of(root_folder(folder, root))
+        text = source_of(located(folder, root))
     except FormatError as error:
         raise BlueprintError(error.message, hint=error.hint) from error
     if not text:

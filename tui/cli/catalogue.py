@@ -6,7 +6,8 @@ import sys
 from argparse import Namespace
 
 from actions.base.decoding import json_document
-from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
+from actions.blueprint.catalogue import Catalogue, validate
+from actions.blueprint.components import FILE_NAME
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
 from actions.blueprint.targets import argument_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.base.executors import in_thread
 from actions.blueprint.operators import mirror_folder
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.terraform_modules import archives_path, packages_path
 from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.stage_context import StageContext
@@ -29,7 +29,7 @@ class RootPlace:
 
     def __init__(self, context: StageContext, root: str) -> None:
         self._context = context
-        self._root = root_folder(context.blueprint.folder, root)
+        self._root = located(context.blueprint.folder, root)
         self.work = terraform_path(context.folder, context.stage.id)
         self.is_prepared = is_prepared(self.work)
         """The working directory was on this machine when the handler was made."""

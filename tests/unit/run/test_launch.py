@@ -152,8 +152,11 @@ def test_a_run_stays_with_the_aws_that_it_was_launched_into(tmp_path: Path, monk
     )
 
 
-def test_a_run_keeps_the_shared_roots_that_its_blueprint_names(tmp_path: Path) -> None:
+def test_a_run_keeps_what_its_blueprint_shares_with_others(tmp_path: Path) -> None:
     copy = launched(tmp_path) / "blueprint" / "common"
+    assert (copy / "cluster.yaml").is_file()
+    assert not (copy / "neuron.yaml").exists()
+    assert (copy / "manifests" / "dcgm-exporter.yaml").is_file()
     assert (copy / "terraform" / "network" / "main.tf").is_file()
     assert (copy / "rehearsal" / "cluster" / "simulation.json").is_file()
     assert not (copy / "terraform" / "nodes").exists()
