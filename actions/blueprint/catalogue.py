@@ -14,7 +14,6 @@ from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document
-from actions.blueprint.components import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.consistency import blueprint_problems
 from actions.blueprint.model import (
     SCHEMA,
@@ -32,6 +31,7 @@ from actions.blueprint.parts import Expectation, Name
 from actions.blueprint.problem import BlueprintProblem
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
+from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from actions.blueprint.parts import EXPECTATION, Expectation
 SCHEMA_ASSET = "schema/blueprint.schema.json"
 
 _NAMED = ("Parameter", "Derived", "Holding", "SecretObject", "Results", "Preset")
-"""What components may have under the same name: the file may leave any key to them."""
+"""The structures that components may have under the same name: the file may leave any key to them."""
 _TAKEN = (("Blueprint", "stages", "id"), ("CheckStage", "checks", "title"), ("CapacityStage", "quotas", "title"))
 """The lists that take what components have by name, with the key of the name."""
 _TAGS = {"kind", "check"}

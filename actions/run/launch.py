@@ -33,14 +33,13 @@ from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
-from actions.blueprint.components import shared_by
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, copies_of
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
-from actions.blueprint.source_files import git_modules, located
+from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
 from actions.blueprint.version_rules import require_together

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from actions.base.files import shipped_blueprints
-from actions.blueprint.components import CHECKS
 from actions.blueprint.model import Blueprint
+from actions.blueprint.source_files import CHECKS
 from actions.blueprint.stages import AnyStage
 from actions.command.verbs import COMMANDS
 from actions.run.state.view import RunState, StageState

@@ -12,8 +12,8 @@ from actions.base.errors import BlueprintError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import Catalogue, load_blueprint, validate
 from actions.blueprint.checks import AnyCheck
-from actions.blueprint.components import SECTIONS, shared_by
 from actions.blueprint.model import Blueprint
+from actions.blueprint.source_files import SECTIONS, shared_by
 from actions.blueprint.stages import CheckStage, KubeconfigStage
 from tests.unit.blueprint.renderings import blueprint_ids
 
@@ -204,7 +204,7 @@ def test_a_folder_of_components_is_no_blueprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", blueprint_ids())
 def test_a_copy_with_what_it_shares_is_the_same_blueprint(name: str, tmp_path: Path) -> None:
-    """What a run keeps: nothing beside the copy is read, not even what the program has."""
+    """As a run keeps it: nothing beside the copy is read, not even the components of the program."""
     blueprint = load_blueprint(shipped_blueprints() / name)
     copy = tmp_path / "run" / "blueprint"
     shutil.copytree(blueprint.folder, copy)
