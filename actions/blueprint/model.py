@@ -219,8 +219,6 @@ class Preset(Part, frozen=True, kw_only=True):
     """Terraform roots by stage that replace those of the stages."""
     mirror: str = ""
     """Asset folder that serves operators, e.g. `mirror`. Empty: the operator's mirror, or the pinned source."""
-    simulate_terraform: bool = False
-    """True: stages run without the `terraform` program too; they are then marked as simulated."""
     is_cost_simulated: bool = False
 
 
@@ -233,7 +231,12 @@ class Blueprint(Part, frozen=True, kw_only=True):
     summary: str
     cluster: Cluster
     form: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_SHOWN)] = ()
-    """The parameters that a person decides, ten at most: the launch form shows them, and folds the others by group."""
+    """The parameters that a person decides, ten at most: the launch form shows them, and folds the others by group.
+
+    Without it: the first ten that files of the blueprint's own folder state.
+    """
+    uses: tuple[str, ...] = ()
+    """Names of components: files with a piece of a blueprint, merged into this one in their order."""
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     derived: dict[str, Derived] = msgspec.field(default_factory=dict)
     """In order: a derived value may use those before it."""
@@ -246,11 +249,6 @@ class Blueprint(Part, frozen=True, kw_only=True):
     presets: dict[str, Preset] = msgspec.field(default_factory=dict)
     folder: Path = msgspec.field(default_factory=Path)
     """The folder it was loaded from. Not a key of the file."""
-
-    @property
-    def shown_parameters(self) -> tuple[str, ...]:
-        """The parameters that a launch form shows unfolded: those of `form`; without it the first ten."""
-        return self.form or tuple(self.parameters)[:MOST_SHOWN]
 
     def stage(self, stage_id: str) -> AnyStage:
         """The stage with this id.

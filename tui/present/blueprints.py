@@ -96,7 +96,7 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
 
 def shown_fields(blueprint: Blueprint) -> tuple[str, ...]:
     """Return the fields that a form does not fold: preset, cluster, and what a person decides."""
-    return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.shown_parameters)
+    return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form)
 
 
 def _switch(title: str, explanation: str, group: str = "") -> Parameter:
