@@ -14,6 +14,7 @@ from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parts import Scalar
 from tui.present.cells import Cells, Span, Tone, fit, width_of
+from tui.present.limits import BUDGET
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint
@@ -95,8 +96,8 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
 
 
 def shown_fields(blueprint: Blueprint) -> tuple[str, ...]:
-    """Return the fields that a form does not fold: preset, cluster, and what a person decides."""
-    return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form)
+    """Return the fields that a form does not fold: preset, cluster, what a person decides, and the budget."""
+    return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form, BUDGET)
 
 
 def _switch(title: str, explanation: str, group: str = "") -> Parameter:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from actions.base.errors import ParameterError
+from actions.base.wording import counted
 from actions.blueprint.model import Parameter, ParameterType
 from actions.blueprint.parameters import read_value
 from actions.blueprint.parts import Scalar
@@ -84,7 +85,7 @@ class Entries:
     def summary(self, name: str, keys: Collection[str]) -> str:
         """Return the title of a group of fields: its name, their number, and how many are changed."""
         changed = sum(map(self.is_changed, keys))
-        return f"{name} {len(keys)} · {changed} changed" if changed else f"{name} {len(keys)}"
+        return f"{name}: {counted(len(keys), 'field')}" + (f" ({changed} changed)" if changed else "")
 
 
 def text_of(value: Scalar) -> str:

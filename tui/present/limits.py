@@ -24,9 +24,11 @@ if TYPE_CHECKING:
         LimitArguments,
     )
 
-_UNTIL, _BUDGET, _HOURLY, _WATCHDOG = "@until", "@budget", "@max-hourly", "@watchdog"
+BUDGET = "@budget"
+"""The key of the field that a form does not fold."""
+_UNTIL, _HOURLY, _WATCHDOG = "@until", "@max-hourly", "@watchdog"
 _CREDENTIALS, _CAPACITY, _ACTION = "@credentials-end", "@capacity-end", "@at-limit"
-_TEXTS = {_UNTIL: "until", _BUDGET: "budget", _HOURLY: "max_hourly", _WATCHDOG: "watchdog"}
+_TEXTS = {_UNTIL: "until", BUDGET: "budget", _HOURLY: "max_hourly", _WATCHDOG: "watchdog"}
 
 
 def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
@@ -39,7 +41,7 @@ def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
     of_text, of_switch = ParameterType.TEXT, ParameterType.BOOLEAN
     words: dict[str, tuple[ParameterType, str, str]] = {
         _UNTIL: (of_text, "Until", "22:30 (UTC), +8h, 2026-11-20T22:30:00Z."),
-        _BUDGET: (of_text, "Budget", "US dollars."),
+        BUDGET: (of_text, "Budget", "US dollars."),
         _HOURLY: (of_text, "Most an hour", "US dollars an hour."),
         _CREDENTIALS: (of_switch, "Before credentials end", "In time before the AWS credentials do."),
         _CAPACITY: (of_switch, "Before block ends", "In time before the capacity block does."),
@@ -64,7 +66,7 @@ def limit_entries(texts: LimitTexts) -> dict[str, Scalar]:
     """Return what the fields hold for these limits."""
     return {
         _UNTIL: texts.until,
-        _BUDGET: texts.budget,
+        BUDGET: texts.budget,
         _HOURLY: texts.max_hourly,
         _CREDENTIALS: bool(texts.before_credentials_end),
         _CAPACITY: bool(texts.before_capacity_end),
@@ -77,7 +79,7 @@ def texts_of_form(values: Mapping[str, Scalar]) -> LimitTexts:
     """Return the limits that the fields hold."""
     return LimitTexts(
         until=str(values.get(_UNTIL, "")),
-        budget=str(values.get(_BUDGET, "")),
+        budget=str(values.get(BUDGET, "")),
         max_hourly=str(values.get(_HOURLY, "")),
         watchdog=str(values.get(_WATCHDOG, "")),
         before_credentials_end=bool(values.get(_CREDENTIALS)) or None,

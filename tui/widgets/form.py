@@ -249,8 +249,10 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
         self._tell()
 
     def on_resize(self) -> None:
-        """Fold the help for the new width."""
+        """Fold the help for the new width, and keep the current field in sight."""
         self._explain()
+        if self._current is not None:
+            self.call_after_refresh(self._current.scroll_visible, animate=False)
 
     @on(events.DescendantFocus)
     def _focus_moved(self, event: events.DescendantFocus) -> None:

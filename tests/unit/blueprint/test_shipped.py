@@ -37,8 +37,8 @@ def test_the_check_of_a_blueprint_reads_each_terraform_root_once(name: str, monk
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
-def test_a_person_decides_ten_fields_with_preset_and_cluster(name: str) -> None:
-    assert 1 <= len(shipped(name).form) <= 8
+def test_a_person_decides_ten_fields_with_preset_cluster_and_budget(name: str) -> None:
+    assert len(shipped(name).form) == 7
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)

@@ -92,5 +92,5 @@ def test_what_differs_from_the_default_names_it() -> None:
 
     assert shown(entries.note("workers")) == "● default 8 · 1–64 nodes"
     assert shown(entries.note("rate")) == "  at least 0"
-    assert entries.summary("Training", ["workers", "spot", "token"]) == "Training 3 · 2 changed"
-    assert entries.summary("Model", ["rate"]) == "Model 1"
+    assert entries.summary("Training", ["workers", "spot", "token"]) == "Training: 3 fields (2 changed)"
+    assert entries.summary("Model", ["rate"]) == "Model: 1 field"

@@ -75,8 +75,8 @@ async def test_what_is_shown_stands_above_what_is_folded_by_group() -> None:
         assert app.lines[:4] == [
             "Workers 8 1–64 nodes",
             "Instance type g5.12xlarge ▼",
-            "▸ Capacity 1",
-            "▸ [bold]Image 2",
+            "▸ Capacity: 1 field",
+            "▸ [bold]Image: 2 fields",
         ]
         assert len(app.query(FieldRow)) == 2, "a folded field has no widget yet"
 
@@ -89,7 +89,7 @@ async def test_a_burst_of_keys_reaches_the_fields_it_was_meant_for_in_folded_gro
         assert app.form.entries.values == {
             "workers": 12, "instance": "p4d.24xlarge", "spot": False, "token": "env:A", "tag": "one",
         }  # fmt: skip
-        await wait_for(pilot, lambda: "▾ [bold]Image 2 · 2 changed" in screen_text(app), "the count of changes")
+        await wait_for(pilot, lambda: "▾ [bold]Image: 2 fields (2 changed)" in screen_text(app), "the count of changes")
         await pilot.press("up", "up", "enter")
         await wait_for(pilot, lambda: "NGC key" not in screen_text(app), "it is folded again")
         assert app.form.entries.values["tag"] == "one"
@@ -151,7 +151,7 @@ async def test_the_mouse_goes_to_fields_opens_lists_and_groups() -> None:
             pilot, lambda: app.form.entries.values["workers"] == 6, "a click on the title goes to its editor"
         )
         await pilot.click(ParameterForm, offset=(3, 2))
-        await wait_for(pilot, lambda: "▾ Capacity 1" in screen_text(app), "the group is unfolded")
+        await wait_for(pilot, lambda: "▾ Capacity: 1 field" in screen_text(app), "the group is unfolded")
 
 
 async def test_the_field_with_the_focus_is_explained_and_found_when_it_is_folded() -> None:
@@ -172,7 +172,7 @@ async def test_other_defaults_are_shown_in_open_and_in_folded_fields() -> None:
     async with opened(app, 90, 12) as pilot:
         await app.form.go_to("tag")
         app.form.show(FIELDS, {"workers": 3, "tag": "v2", "spot": True})
-        await wait_for(pilot, lambda: "▸ Capacity 1 · 1 changed" in screen_text(app), "a folded field")
+        await wait_for(pilot, lambda: "▸ Capacity: 1 field (1 changed)" in screen_text(app), "a folded field")
         await settle(pilot)
         assert app.lines[0] == "Workers 3 ● default 8 · 1–64 nodes"
         assert "Tag v2 ● default latest" in app.lines
