@@ -24,6 +24,7 @@ from tui.widgets.base import Lines, LineWidget, WidgetMessage
 _TITLE_WIDTH = 26
 """Columns left of the editors; as in the style sheet below."""
 _HELP_LINES = 2
+_ON_GROUP = "Enter shows these fields, and hides them again."
 UNGROUPED = "Others"
 """The heading of folded fields without a group."""
 
@@ -206,6 +207,7 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
         self._groups = [FieldGroup(name, keys, self.entries) for name, keys in folded_keys.items()]
         self._help = Lines(classes="form--help")
         self._current = self._shown[0] if self._shown else None
+        self._is_on_group = False
 
     def compose(self) -> ComposeResult:
         """Yield the shown fields, the folded ones, and the help of the current one."""
@@ -257,9 +259,9 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
     @on(events.DescendantFocus)
     def _focus_moved(self, event: events.DescendantFocus) -> None:
         row = next((node for node in event.widget.ancestors if isinstance(node, FieldRow)), None)
-        if row is not None:
-            self._current = row
-            self._explain()
+        self._is_on_group = row is None
+        self._current = row or self._current
+        self._explain()
 
     @on(Input.Changed)
     @on(Select.Changed)
@@ -289,7 +291,8 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
     def _explain(self) -> None:
         if self._current is None:
             return
-        lines = folded(self.entries.explanation(self._current.key), max(1, self.size.width - 1))
+        text = _ON_GROUP if self._is_on_group else self.entries.explanation(self._current.key)
+        lines = folded(text, max(1, self.size.width - 1))
         rest = " ".join(lines[_HELP_LINES - 1 :])
         shown = [*lines[: _HELP_LINES - 1], rest]
         self._help.show([fit(Span(line, Tone.MUTED), self.size.width) for line in shown])
