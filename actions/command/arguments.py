@@ -399,19 +399,6 @@ class ScreenshotArguments(Arguments, frozen=True):
     file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
 
 
-class ReplayArguments(Arguments, frozen=True):
-    """Move in the time of a replay."""
-
-    action: Annotated[
-        Literal["toggle", "play", "pause", "step", "back", "seek", "speed"],
-        Meta(description="toggle (pause or play), play, pause, step, back (a step), seek, speed."),
-    ] = "toggle"
-    to: Annotated[
-        str,
-        Meta(description="seek: 14:02, 14:02:07 (UTC), +30s, -2m, 90s, start, end. speed: 4. step, back: how many."),
-    ] = ""
-
-
 class ThemeArguments(Arguments, frozen=True):
     """Change the colours."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
-from rich.segment import Segments
+from rich.segment import Segment, Segments
 from textual.app import App
 from textual.strip import Strip
 from textual.widget import Widget
@@ -30,6 +30,7 @@ _TEXT = re.compile(
     r'[^>]*?clip-path="url\(#[^)]*-line-(?P<line>\d+)\)"[^>]*>)(?P<content>[^<]*)(?P<tail></text>)'
 )
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_TITLE = "eksml-tui"
 _HIDDEN = "•"
 _FRAMES = 2
 """Until what was taken off the screen is drawn over."""
@@ -67,19 +68,23 @@ async def save_uncovered(
 
 def screen_svg(app: App[Any], part: Widget | None = None) -> str:
     """Return the screen, or a part of it, as `svg_of`."""
-    strips, region = screen_strips(app), part.region if part else app.screen.region
-    return svg_of([strip.crop(region.x, region.right) for strip in strips[region.y : region.bottom]])
+    if part is None:
+        return _cleaned(app.export_screenshot(title=_TITLE))
+    area = part.region
+    return svg_of([strip.crop(area.x, area.right) for strip in screen_strips(app)[area.y : area.bottom]])
 
 
-def svg_of(strips: Sequence[Strip]) -> str:
+def svg_of(lines: Sequence[Strip]) -> str:
     """Return lines as SVG without secrets and without references: its font is the viewer's own monospace."""
-    width = max((strip.cell_length for strip in strips), default=0)
-    console = Console(
-        width=width, file=StringIO(), force_terminal=True, color_system="truecolor", record=True, legacy_windows=False
-    )
-    for strip in strips:
-        console.print(Segments(strip.adjust_cell_length(width)), end="\n")
-    return without_secrets(_FONT_FACE.sub("", console.export_svg(title="eksml-tui")))
+    width = max((line.cell_length for line in lines), default=0)
+    console = Console(width=width, file=StringIO(), force_terminal=True, color_system="truecolor", record=True)
+    for line in lines:
+        console.print(Segments([*line, Segment.line()]))
+    return _cleaned(console.export_svg(title=_TITLE))
+
+
+def _cleaned(picture: str) -> str:
+    return without_secrets(_FONT_FACE.sub("", picture))
 
 
 class _Element(msgspec.Struct, frozen=True):

@@ -300,7 +300,7 @@ class PooledTransport:
 
     @property
     def answered_at(self) -> float | None:
-        """See `AnyTransport.answered_at`."""
+        """See `Transport.answered_at`."""
         moment = read_date(self._date)
         return None if moment is None else moment.timestamp()
 

@@ -60,7 +60,7 @@ class HeartbeatState(msgspec.Struct, frozen=True):
 
 
 def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | None:
-    """Return the newest heartbeat of a process; `None` if it has written none, as runners of earlier versions."""
+    """Return the newest heartbeat of a process; `None` if there is none, or it is damaged."""
     try:
         beat = decode_json(read_block(heartbeat_path(folder)), HeartbeatState)
     except msgspec.MsgspecError:
