@@ -78,7 +78,6 @@ _PANE_KEYS = "H123456789K0"
 """The keys that open the panes, in the panes' order."""
 
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
-_TREE_CONTEXTS = (KeyContext.PODS, KeyContext.OBJECTS, KeyContext.RUN, KeyContext.RUNS)
 _WHY_CONTEXTS = (
     KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS,
 )  # fmt: skip
@@ -126,7 +125,6 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
     *(Key(context, ("e",), "edit", "edit") for context in (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS)),
-    *(Key(context, ("x",), "tree", "tree") for context in _TREE_CONTEXTS),
     Key(KeyContext.OBJECTS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.OBJECTS, ("v",), "watch", "watch job"),
     Key(KeyContext.NODES, ("c",), "cordon", "cordon"),
@@ -264,7 +262,7 @@ move: {pods.shell: S, everywhere.zoom: f5}
 own: {f6: open pods of=run, f7: layout quad}
 ```
 
-Free for your own, in every pane: FREE, and `f2` to `f12` without `f9`.
+Free for your own, in every pane: FREE, and `f2` to `f12`.
 """
 
 
