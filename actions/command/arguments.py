@@ -90,7 +90,7 @@ class SwapArguments(Arguments, frozen=True):
 class FocusArguments(Arguments, frozen=True):
     """Move to a pane that is on screen."""
 
-    pane: Annotated[str, _naming("pane", "A pane's name or number, or next, previous, left, right, up, down.")]
+    pane: Annotated[str, _naming("pane", "A pane's name or key, or next, previous, left, right, up, down.")]
 
 
 class ObjectArguments(Arguments, frozen=True):

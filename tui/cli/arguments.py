@@ -501,13 +501,7 @@ def _sandbox(commands: Commands) -> None:
 
 def _for_shells(commands: Commands) -> None:
     completion = commands.add_parser("completion", help="print the completion of this command line for a shell")
-    completion.add_argument(
-        "shell", choices=("bash", "zsh", "fish", "presets", "contexts"),
-        help="the shell; presets, contexts: the names that its completion looks up",
-    )  # fmt: skip
-    completion.add_argument(
-        "words", nargs="*", metavar="WORD", help="with presets, contexts: the line so far, after --"
-    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
     config = commands.add_parser("config", help="print each setting with its value and the source of that value")
     config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")

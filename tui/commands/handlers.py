@@ -17,8 +17,8 @@ from actions.base.files import read_file
 from actions.base.process import run_in_terminal
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.changes import ObjectChanges
+from tui.commands.charts import CurveCommands
 from tui.commands.confirmations import plugin_confirmation
-from tui.commands.curves import CurveCommands
 from tui.commands.edit import EditCommand
 from tui.commands.kinds import KindCommands
 from tui.commands.objects import ForwardCommand, ObjectCommands

@@ -74,8 +74,8 @@ ASIDES = {
 """Actions that are not commands, with explanations."""
 
 
-_PANE_KEYS = "H123456789K0"
-"""The keys that open the panes, in the panes' order."""
+PANE_KEYS: dict[str, PaneName] = dict(zip("H123456789K0", get_args(PaneName), strict=True))
+"""The panes by the keys that open them, in the panes' order."""
 
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
 _WHY_CONTEXTS = (
@@ -83,10 +83,7 @@ _WHY_CONTEXTS = (
 )  # fmt: skip
 
 KEYS: tuple[Key, ...] = (
-    *(
-        Key(KeyContext.EVERYWHERE, (key,), f"open {pane}", pane)
-        for key, pane in zip(_PANE_KEYS, get_args(PaneName), strict=True)
-    ),
+    *(Key(KeyContext.EVERYWHERE, (key,), f"open {pane}", pane) for key, pane in PANE_KEYS.items()),
     Key(KeyContext.EVERYWHERE, ("enter",), "enter", "open"),
     Key(KeyContext.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),

@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, UnreachableError
 from actions.base.untrusted import KNOWN
 from actions.run.client import load_run
-from actions.run.journal.folder import environment_path, kubeconfig_path, runner_log_path
+from actions.run.journal.folder import blueprint_path, environment_path, kubeconfig_path, runner_log_path
 from actions.run.support.archive import list_text, write_archive
 from actions.run.support.filters import SupportFilter, learn_secrets
 from actions.run.support.pieces import LOG_BYTES, Piece, run_pieces
@@ -88,6 +88,13 @@ def archived(folder: Path, tmp_path: Path, *pieces: Piece, masked: dict[str, str
             texts[member.name.removeprefix("support-x/")] = opened.read().decode("utf-8", "replace")
     assert [one.name for one in listed if not one.is_missing] == list(texts)[-1:] + list(texts)[:-1]
     return texts
+
+
+def test_the_components_of_the_runs_blueprint_are_in_it(folder: Path, tmp_path: Path) -> None:
+    component = blueprint_path(folder) / "common" / "network.yaml"
+    component.parent.mkdir(parents=True)
+    component.write_text("stages: {}\n")
+    assert archived(folder, tmp_path)["common/network.yaml"] == "stages: {}\n"
 
 
 def test_no_secret_is_in_it_and_what_is_none_stays(folder: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from actions.telemetry.readings.readers import (
 from actions.telemetry.readings.source import text_pieces, without_margin
 from tui.cli.tables.output import formatted
 from tui.cli.tables.plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
-from tui.present.telemetry import readings as saved
+from tui.present import readings as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
