@@ -261,7 +261,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
     Command("ack", "Acknowledge alarms", "Silence the current alarms.", NoArguments),
     Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
-    Command("help", "Help", "Keys and commands.", NoArguments),
+    Command("help", "Help", "The keys of the focused pane.", NoArguments),
     Command("quit", "Quit", "Leave the console; runs continue.", NoArguments),
 )
 

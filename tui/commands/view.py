@@ -76,7 +76,8 @@ class ViewCommands:
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: args.NoArguments) -> None:
-        self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
+        focused, keymap = self._workspace.current.CONTEXT, self._services.settings.keymap
+        self._app.show(Viewer("help", lambda width: help_page(focused, keymap, width)))
 
     def _acknowledge(self) -> None:
         alarms = self._services.alarms.acknowledge()
