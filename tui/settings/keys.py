@@ -287,20 +287,20 @@ def _table(title: str, rows: Sequence[Key], *, has_panes: bool = False) -> Itera
     yield from (f"## {title}", "")
     places, dashes = (" Panes |", " --- |") if has_panes else ("", "")
     yield from (f"| Key | Does |{places} Command |", f"| --- | --- |{dashes} --- |")
-    panes: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    alike: dict[tuple[tuple[str, ...], str], list[Key]] = {}
     for row in rows:
-        panes.setdefault((row.keys, row.does), []).append(row.context.value)
-    firsts = [next(row for row in rows if (row.keys, row.does) == one) for one in panes]
-    for same in _in_values(firsts):
+        alike.setdefault((row.keys, row.does), []).append(row)
+    for same in _in_values([rows[0] for rows in alike.values()]):
         names = ", ".join(f"`{names_of(row)[0]}`" for row in same)
-        where = f" {', '.join(panes[same[0].keys, same[0].does])} |" if has_panes else ""
-        lines = [] if same[0].is_aside else [f":{row.does}" for row in same]
-        typed = ", ".join(f"`{line}`" for line in (lines if len(lines) < _MANY else [f"{lines[0]}, …"]))
-        yield f"| {names} | {explanation(*same)} |{where} {typed} |"
+        panes = ", ".join(row.context.value for row in alike[same[0].keys, same[0].does])
+        lines = [] if same[0].is_aside else [f"`:{row.does}`" for row in same]
+        typed = ", ".join(lines if len(lines) <= _MANY else [lines[0], "…"])
+        yield f"| {names} | {explanation(*same)} |{f' {panes} |' if has_panes else ''} {typed} |"
     yield ""
 
 
-_MANY = 5
+_MANY = 4
+"""The most commands in a row."""
 
 
 def _in_values(rows: Sequence[Key]) -> Iterator[tuple[Key, ...]]:
@@ -309,65 +309,59 @@ def _in_values(rows: Sequence[Key]) -> Iterator[tuple[Key, ...]]:
         yield tuple(same)
 
 
-_TABLES = (
-    KeyContext.NODES, KeyContext.PODS, KeyContext.BLUEPRINTS, KeyContext.RUNS, KeyContext.ACCELERATORS,
-    KeyContext.EVENTS, KeyContext.COST, KeyContext.OBJECTS,
-)  # fmt: skip
-_ALL = "all"
-_MARKED = (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS)
-_SHELLS = (KeyContext.PODS, KeyContext.ACCELERATORS)
+_WIDGETS: dict[str, tuple[KeyContext, ...]] = {
+    "all": tuple(KeyContext),
+    "tables": (
+        KeyContext.NODES, KeyContext.PODS, KeyContext.BLUEPRINTS, KeyContext.RUNS, KeyContext.ACCELERATORS,
+        KeyContext.EVENTS, KeyContext.COST, KeyContext.OBJECTS,
+    ),
+    "nodes, pods, objects": (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS),
+    "logs": (KeyContext.LOGS,),
+    "logs, texts": (KeyContext.LOGS,),
+    "charts": (KeyContext.CHARTS,),
+    "shells": (KeyContext.PODS, KeyContext.ACCELERATORS),
+}  # fmt: skip
+"""The panes that have a widget, by the words for it."""
 
 
 class WidgetKeys(msgspec.Struct, frozen=True):
-    """Keys of a widget, for help and documentation: they have no rows in the table of keys.
+    """Keys of a widget itself, for help and documentation: they have no rows in the table of keys.
 
     Args:
         keys: As people write them.
         does: Their effect.
-        where: What has the widget, in words.
-        panes: Those of the console that have it.
+        where: What has them, one of `_WIDGETS`.
         line: The same, typed after `:`.
     """
 
     keys: tuple[str, ...]
     does: str
     where: str
-    panes: tuple[KeyContext, ...]
     line: str = ""
 
 
-def _log(keys: str, does: str, line: str = "", where: str = "logs") -> WidgetKeys:
-    return WidgetKeys(tuple(keys.split()), does, where, (KeyContext.LOGS,), line)
-
-
-def _chart(keys: str, does: str, line: str) -> WidgetKeys:
-    return WidgetKeys(tuple(keys.split()), does, "charts", (KeyContext.CHARTS,), line)
-
-
-def _table_row(keys: str, does: str, where: str = "tables", panes: tuple[KeyContext, ...] = _TABLES) -> WidgetKeys:
-    return WidgetKeys(tuple(keys.split()), does, where, panes)
-
-
 MOVEMENT: tuple[WidgetKeys, ...] = (
-    _table_row("j k", "Go down, up.", _ALL, tuple(KeyContext)),
-    _table_row("ctrl+d ctrl+u", "Go half a page down, up.", _ALL, tuple(KeyContext)),
-    _table_row("g G", "Go to the first, the last line.", _ALL, tuple(KeyContext)),
-    _table_row(", . ;", "Sort by the previous, the next column; reverse the order."),
-    _table_row("space", "Mark a row, or drop its mark: commands are for all of them.", "nodes, pods, objects", _MARKED),
-    _log("/ n N", "Search; go to the next, the previous match.", ":search", "logs, texts"),
-    _log("&", "Show only matching lines.", ":filter"),
-    _log("b B", "Go to the next, the previous error, “bad” line.", ":goto error"),
-    _log("space ' \"", "Mark a line; go to the next, the previous mark. Y copies from it on.", ":mark"),
-    _log("F t S", "Switch follow, time, source.", ":set follow"),
-    _log("W", "Wrap tracebacks, all lines, none.", ":set wrap all", "logs, texts"),
-    _log("J", "Lay out lines of JSON, or not. Search, copies and files take them raw.", ":set json"),
-    _log("h l", "Go sideways over lines that are not wrapped.", ":goto right"),
-    _chart("L E t", "Switch logarithmic axis, smoothing, time axis.", ":set log"),
-    _chart("left right", "Show the values at the point before, at the next one.", ":axis next"),
-    _chart("+ - =", "Zoom the x axis in, out; show the whole axis.", ":axis in"),
-    _chart("h l", "Go along a zoomed x axis.", ":axis left"),
-    _chart("n N", "Go to the next, the previous of several charts.", ":chart next"),
-    WidgetKeys(("ctrl+] q",), "Leave a shell: ctrl+] twice sends it one, esc is the program's.", "shells", _SHELLS),
+    WidgetKeys(("j", "k"), "Go down, up.", "all"),
+    WidgetKeys(("ctrl+d", "ctrl+u"), "Go half a page down, up.", "all"),
+    WidgetKeys(("g", "G"), "Go to the first, the last line.", "all"),
+    WidgetKeys((",", ".", ";"), "Sort by the previous, the next column; reverse the order.", "tables"),
+    WidgetKeys(("space",), "Mark a row, or drop its mark: commands are for all of them.", "nodes, pods, objects"),
+    WidgetKeys(("/", "n", "N"), "Search; go to the next, the previous match.", "logs, texts", ":search"),
+    WidgetKeys(("&",), "Show only matching lines.", "logs", ":filter"),
+    WidgetKeys(("b", "B"), "Go to the next, the previous error, “bad” line.", "logs", ":goto error"),
+    WidgetKeys(
+        ("space", "'", '"'), "Mark a line; go to the next, the previous mark. Y copies from it on.", "logs", ":mark"
+    ),
+    WidgetKeys(("F", "t", "S"), "Switch follow, time, source.", "logs", ":set follow"),
+    WidgetKeys(("W",), "Wrap tracebacks, all lines, none.", "logs, texts", ":set wrap all"),
+    WidgetKeys(("J",), "Lay out lines of JSON, or not. Search, copies and files take them raw.", "logs", ":set json"),
+    WidgetKeys(("h", "l"), "Go sideways over lines that are not wrapped.", "logs", ":goto right"),
+    WidgetKeys(("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis.", "charts", ":set log"),
+    WidgetKeys(("left", "right"), "Show the values at the point before, at the next one.", "charts", ":axis next"),
+    WidgetKeys(("+", "-", "="), "Zoom the x axis in, out; show the whole axis.", "charts", ":axis in"),
+    WidgetKeys(("h", "l"), "Go along a zoomed x axis.", "charts", ":axis left"),
+    WidgetKeys(("n", "N"), "Go to the next, the previous of several charts.", "charts", ":chart next"),
+    WidgetKeys(("ctrl+] q",), "Leave a shell: ctrl+] twice sends it one, esc is the program's.", "shells"),
 )
 """Keys of the widgets themselves, for help and documentation."""
 
@@ -396,6 +390,8 @@ def _table_of_lines() -> Iterator[str]:
 
 
 _KEY_WIDTH = 14
+_Line = tuple[tuple[str, ...], str]
+"""Keys, and what they do."""
 
 
 def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES, width: int = 160) -> str:
@@ -408,40 +404,36 @@ def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES, width: int = 160
         keymap: The operator's own keys.
         width: Columns.
     """
-    own = [(shown_name(key), f":{line}") for key, line in keymap.lines.items()]
-    inside = [
-        *_lines_of(focused, keymap),
-        *((" ".join(row.keys), row.does) for row in MOVEMENT if focused in row.panes and row.where != _ALL),
+    own: list[_Line] = [((shown_name(key),), f":{line}") for key, line in keymap.lines.items()]
+    inside: list[_Line] = [
+        (row.keys, row.does) for row in MOVEMENT if row.where != "all" and focused in _WIDGETS[row.where]
     ]
-    everywhere = [
-        *_lines_of(KeyContext.EVERYWHERE, keymap),
-        *((" ".join(row.keys), row.does) for row in MOVEMENT if row.where == _ALL),
-    ]
+    everywhere: list[_Line] = [(row.keys, row.does) for row in MOVEMENT if row.where == "all"]
     parts = {
         "Your own keys": own,
-        f"In the {focused} pane": inside,
-        "Everywhere": everywhere,
+        f"In the {focused} pane": [*_lines_of(focused, keymap), *inside],
+        "Everywhere": [*_lines_of(KeyContext.EVERYWHERE, keymap), *everywhere],
         "After ctrl+w": _lines_of(KeyContext.PANES, keymap),
     }
     return "\n\n".join(
-        "\n".join([title, *(_help_line(names, text, width) for names, text in rows)])
+        "\n".join([title, *(_help_line(keys, text, width) for keys, text in rows)])
         for title, rows in parts.items()
         if rows
     )
 
 
-def _lines_of(context: KeyContext, keymap: Keymap) -> list[tuple[str, str]]:
+def _lines_of(context: KeyContext, keymap: Keymap) -> list[_Line]:
     """Return keys and effects of a context, for the help."""
     found = []
     for same in _in_values(list(keys_of(context))):
         names = names_of(same[0], keymap) if len(same) == 1 else tuple(names_of(row, keymap)[0] for row in same)
         was = ", ".join(shown_name(row.keys[0]) for row in same if row.id in keymap.moved)
-        found.append((" ".join(names), f"{explanation(*same)}{f' (was {was})' if was else ''}"))
+        found.append((names, f"{explanation(*same)}{f' (was {was})' if was else ''}"))
     return found
 
 
-def _help_line(names: str, text: str, width: int) -> str:
-    names = names.replace("1 2 3 4 5 6 7 8 9", "1 … 9")
+def _help_line(keys: tuple[str, ...], text: str, width: int) -> str:
+    names = " ".join(keys).replace("1 2 3 4 5 6 7 8 9", "1 … 9")
     line = f"  {names:<{_KEY_WIDTH}}  {text}"
     if len(line) <= width:
         return line
