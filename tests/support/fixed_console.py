@@ -367,7 +367,8 @@ class FixedConsole:
             if same == _CALM:
                 self.drawn = drawn
                 return
-        raise AssertionError(f"the screen never comes to rest with {shows!r}:\n{text}")
+        trouble = "never comes to rest" if is_there else f"never shows {shows!r}"
+        raise AssertionError(f"the screen {trouble}:\n{text}")
 
     def refresh(self) -> None:
         """Have every screen look at the scene, without a blinking cursor."""
