@@ -41,9 +41,10 @@ from tests.support.fixed_cluster import BROKEN
 from tests.support.snapshots import strips
 from tests.support.waiting import settle
 from tui.app import ConsoleApp
+from tui.feeds.blueprints import BlueprintFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed
 from tui.feeds.remote_runs import RemoteRunFeed
-from tui.feeds.runs import BlueprintFeed, RunFeed
+from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.screens.live_screen import LiveScreen
 from tui.settings.settings import ConsoleSettings
