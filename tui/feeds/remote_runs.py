@@ -1,4 +1,4 @@
-"""Runs of other machines: the feeds of their leases in stores, and the one that is on screen.
+"""Runs of other machines: the feed of their leases in stores, and the one that is on screen.
 
 That has its history by a copy of its journal, and beside it logs and curves of its pods. Neither waits for the other: a
 store that is away or slow delays no log, and a cluster without the job no history.
@@ -7,7 +7,7 @@ store that is away or slow delays no log, and a cluster without the job no histo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -41,10 +41,6 @@ AGAIN_SECONDS = 10.0
 """After a store that did not answer, or refused."""
 _ANSWER_SECONDS = 5.0
 """Limit of one of these looks."""
-_TAKEN_AFTER_SECONDS = 5.0
-_TAKEN_EVERY_SECONDS = 30.0
-_TAKEN_ANSWER_SECONDS = 10.0
-"""Limit of one round of questions to the stores of this machine's runs."""
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 0.2
 
@@ -279,48 +275,6 @@ class _Sink:
 
     def health(self, health: SourceHealth) -> None:
         del health  # the cluster's own is in the borders
-
-
-class TakenFeed:
-    """Asks the stores of this machine's runs without a runner whether another machine has taken them over.
-
-    Nothing but its store knows that of a run. Nothing is read, and nothing imported, while no run here has a store.
-    What the connected cluster knows is in `RemoteRunFeed`. Used on the loop only.
-
-    Args:
-        clock: For waiting.
-        listed: Returns the runs of this machine.
-        refresh: Reads their list again.
-    """
-
-    def __init__(
-        self, clock: Clock, listed: Callable[[], Sequence[RunSummary]], refresh: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._clock = clock
-        self._listed = listed
-        self._refresh = refresh
-
-    async def run(self, live: Callable[[], None]) -> None:
-        """Ask until cancelled.
-
-        Args:
-            live: Called after each round.
-        """
-        await self._clock.sleep(_TAKEN_AFTER_SECONDS)
-        while True:
-            await self.look()
-            live()
-            await self._clock.sleep(_TAKEN_EVERY_SECONDS)
-
-    async def look(self) -> None:
-        """Ask once."""
-        runs = [run for run in self._listed() if run.store]
-        if not runs:
-            return
-        from actions.run.store.taken import note_taken
-
-        if await note_taken(runs, at_most_seconds=_TAKEN_ANSWER_SECONDS):
-            await self._refresh()
 
 
 class RunOnScreen(Protocol):

@@ -21,9 +21,10 @@ from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_o
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.output import CurveFeed
-from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed, TakenFeed
+from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
+from tui.feeds.taken import TakenFeed
 from tui.feeds.ticker import Ticker
 from tui.feeds.training import TrainingFeed
 from tui.settings.settings import ConsoleSettings

@@ -27,8 +27,8 @@ from tests.unit.run.world import creation
 from tui.cli import runs
 from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
-from tui.feeds import remote_runs as remote_feeds
-from tui.feeds.remote_runs import TakenFeed
+from tui.feeds import taken
+from tui.feeds.taken import TakenFeed
 from tui.present.runs import RunRow, who_cell
 
 CLOCK = SystemClock()
@@ -44,11 +44,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for module, name in (
-        (remote_runs, "_STORE_SECONDS"),
-        (runs, "_STORES_SECONDS"),
-        (remote_feeds, "_TAKEN_ANSWER_SECONDS"),
-    ):
+    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (taken, "_ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 
