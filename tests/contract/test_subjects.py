@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 from actions.command.arguments import PaneName
@@ -50,7 +49,7 @@ def test_a_test_has_the_name_of_its_module() -> None:
     strange = {
         str(path.relative_to(ROOT))
         for layer in LAYERS
-        for path in Path(ROOT / "tests" / "unit" / layer).glob("test_*.py")
+        for path in (ROOT / "tests" / "unit" / layer).glob("test_*.py")
         if path.stem.removeprefix("test_") not in modules_of(layer)
     }
     assert strange == set(), "what concerns several panes is in tests/unit/screens"
