@@ -31,7 +31,7 @@ from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_process import main
 from actions.run.journal.elsewhere import read_fence
-from actions.run.limits import guard
+from actions.run.limits import limit_guard
 from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState
@@ -80,7 +80,7 @@ spec:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(keeper, "NOTE_SECONDS", 0.5)
-    monkeypatch.setattr(guard, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(limit_guard, "LOOK_SECONDS", 0.2)
 
 
 def a_run(tmp_path: Path, kubeconfig: Path) -> Path:

@@ -114,13 +114,13 @@ class RunActions:
         Raises:
             ConsoleError: One cannot be had; or see `require_preconditions`.
         """
-        from actions.blueprint.mirror import CopyState, copies_of, fetch_missing
+        from actions.blueprint.mirror import CopyState, fetch_missing, operator_copies
         from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
         from actions.run.launch import require_preconditions
 
         chosen = blueprint.under(binding.preset)
         await self._disk.call(require_preconditions, chosen, binding, before_fetching=True)
-        copies = await self._disk.call(copies_of, chosen, binding)
+        copies = await self._disk.call(operator_copies, chosen, binding)
         modules = await self._disk.call(missing_modules, chosen, binding)
         absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
         absent += [module.key for module in modules]

@@ -1,4 +1,4 @@
-"""The feeds of runs: the journal of the run on screen, the list of all, the blueprints to launch."""
+"""The feed of runs: the journal of the run on screen, and the list of all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from actions.run.journal.run_ids import short_ids
 from actions.run.state.view import Notice, RunState, RunView, StageState, StageView, is_watched_only
 
 if TYPE_CHECKING:
-    from actions.blueprint.catalogue import BrokenBlueprint, Catalogue
-    from actions.blueprint.model import Blueprint
     from actions.run.journal.reader import RunReader, RunSummary
     from actions.run.store.remote import RemoteRun
     from actions.run.summaries import RunListing
@@ -391,51 +389,6 @@ def _listings(now: float) -> Iterator[RunListing]:
     from actions.run.summaries import summaries_in
 
     return summaries_in(runs_folder()).listings(now, piece_seconds=_PIECE_SECONDS)
-
-
-class BlueprintFeed:
-    """The feed of the catalogue of blueprints. Used on the loop only.
-
-    Args:
-        folders: Folders of blueprint folders; empty for the usual places.
-        changed: Called when the catalogue has been read.
-    """
-
-    def __init__(self, folders: tuple[Path, ...], changed: Callable[[], None]) -> None:
-        self.found: tuple[Blueprint, ...] = ()
-        self.broken: tuple[BrokenBlueprint, ...] = ()
-        self.is_read = False
-        """True after the catalogue has been read once."""
-        self._folders = folders
-        self._changed = changed
-        self._disk = NamedExecutor("blueprints")
-
-    async def run(self) -> None:
-        """Read the catalogue."""
-        catalogue = await self._disk.call(_catalogue, self._folders)
-        self.found, self.broken = await self._disk.call(catalogue.read)
-        self.is_read = True
-        self._changed()
-
-    async def find(self, blueprint_id: str) -> Blueprint:
-        """Return the blueprint with this id, read again.
-
-        Raises:
-            MissingError: There is none.
-            BlueprintError: It is broken.
-        """
-        catalogue = await self._disk.call(_catalogue, self._folders)
-        return await self._disk.call(catalogue.find, blueprint_id)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._disk.close()
-
-
-def _catalogue(folders: tuple[Path, ...]) -> Catalogue:
-    from actions.blueprint.catalogue import Catalogue
-
-    return Catalogue(folders) if folders else Catalogue.usual()
 
 
 def _is_silent(others: RemoteRunFeed | None, run: RemoteRun) -> bool:

@@ -16,12 +16,13 @@ from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
+from tui.feeds.blueprints import BlueprintFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.output import CurveFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
-from tui.feeds.runs import BlueprintFeed, RunFeed
+from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.taken import TakenFeed
 from tui.feeds.ticker import Ticker

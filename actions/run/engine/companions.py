@@ -19,7 +19,7 @@ from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.folder import kubeconfig_path
-from actions.run.limits.guard import LimitGuard
+from actions.run.limits.limit_guard import LimitGuard
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store

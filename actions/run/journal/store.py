@@ -62,7 +62,7 @@ def connection_closed(key: FileKey) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[int]:
+def descriptor_of(path: Path) -> Iterator[int]:
     """Open a descriptor to read `path` with, by `os.pread`; closing it leaves SQLite's locks in place.
 
     Raises:

@@ -40,7 +40,7 @@ def texts(folder: Path) -> list[str]:
 
 
 def losses(folder: Path) -> list[tuple[int | None, float]]:
-    found = [item.finding for item in OutputReader(folder, STAGE).findings()[0]]
+    found = [item.value for item in OutputReader(folder, STAGE).values()[0]]
     return [(item.step, item.value) for item in found if isinstance(item, Point) and item.metric == "train_loss"]
 
 
@@ -68,7 +68,7 @@ def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_a_stage_that_has_not_begun_has_no_lines(tmp_path: Path) -> None:
     reader = OutputReader(tmp_path, STAGE)
-    assert (reader.lines(), reader.findings(), reader.accelerators()) == (([], 0), ([], 0), {})
+    assert (reader.lines(), reader.values(), reader.accelerators()) == (([], 0), ([], 0), {})
 
 
 def test_a_writer_knows_where_to_take_up_each_log(tmp_path: Path) -> None:

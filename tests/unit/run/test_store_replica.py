@@ -207,7 +207,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
                 "It belongs to anna@bastion-1; here it can only be watched."
             ]
             assert view.stage("provision").message.startswith("halfway")
-            found, offset = output.findings(limit_bytes=10 << 20)
+            found, offset = output.values(limit_bytes=10 << 20)
             assert len(found) == 9000
             assert found[0].pod == "train-0"
             home.requests.clear()
@@ -217,7 +217,7 @@ def test_a_copy_is_equal_byte_for_byte_and_grows(home: Proxy, tmp_path: Path) ->
             await run.journal.write(Outcome(Action.PERFORM, Result.DONE, "done"), stage="provision", attempt=1)
             await clock.sleep(12)
             await fetch_run(run.store, folder.name, copy)
-            assert len(output.findings(offset)[0]) == 1
+            assert len(output.values(offset)[0]) == 1
             view = reader.poll()
             assert view is not None
             assert view.stage("provision").message == "done"

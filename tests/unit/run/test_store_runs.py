@@ -68,7 +68,7 @@ from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
 from tui.present.cells import Span, Tone
-from tui.present.run import stage_cell
+from tui.present.runs import RunRow, stage_cell
 
 RUNNER = "tests.unit.run.world"
 
@@ -145,7 +145,7 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     wait(lambda: not is_alive(runner), "the end of its runner")
     (run,) = list_runs(folder.parent)
     assert (run.is_interrupted, run.is_store_behind) == (False, True)
-    assert stage_cell(run) == Span("store behind", Tone.WARN)
+    assert stage_cell(RunRow(run)) == Span("store behind", Tone.WARN)
     with pytest.raises(RefusedError, match=f"its store {URL} may not have its end") as refused:
         forget_run(folder, confirm=folder.name)
     assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"

@@ -29,7 +29,7 @@ from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
 from tui.feeds import taken
 from tui.feeds.taken import TakenFeed
-from tui.present.remote_runs import RunRow, who_cell
+from tui.present.runs import RunRow, who_cell
 
 CLOCK = SystemClock()
 

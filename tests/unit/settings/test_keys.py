@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 import tui.widgets
 from actions.command.parse import parse_line
-from tui.present.text import rows_of
+from tui.present.text import wrapped_lines
 from tui.screens.viewer import TextView
 from tui.settings.keymap import Keymap
 from tui.settings.keys import (
@@ -175,7 +175,7 @@ def test_the_help_of_a_pane_begins_with_the_keys_of_its_widget(pane: str, keys: 
 @pytest.mark.parametrize(("width", "rows"), [(155, 42), (77, 2 * 21)], ids=["160x45", "80x24"])
 def test_the_help_is_one_large_screen_or_two_small_ones(context: KeyContext, width: int, rows: int) -> None:
     page = help_page(context, width=width)
-    assert len(rows_of(page.splitlines(), width)) <= rows
+    assert len(wrapped_lines(page.splitlines(), width)) <= rows
 
 
 def test_a_key_of_several_panes_and_neighbours_of_one_command_are_a_row_each() -> None:
