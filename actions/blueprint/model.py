@@ -227,6 +227,8 @@ class Blueprint(Part, frozen=True, kw_only=True):
     title: str
     summary: str
     cluster: Cluster
+    uses: tuple[str, ...] = ()
+    """Names of components: files with a piece of a blueprint, merged into this one in their order."""
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     derived: dict[str, Derived] = msgspec.field(default_factory=dict)
     """In order: a derived value may use those before it."""

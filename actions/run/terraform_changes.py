@@ -16,7 +16,7 @@ from actions.base.decoding import json_document
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, FormatError, MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.blueprint.catalogue import load_blueprint
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.stages import TerraformStage
 from actions.run.context.state_backend import state_backend_of
 from actions.run.journal.elsewhere import refuse_elsewhere
@@ -202,7 +202,7 @@ def _root_of(folder: Path, view: RunView, stage: StageView) -> Path:
     declared = blueprint.stage(stage.id)
     if not isinstance(declared, TerraformStage):
         raise BlueprintError(f"{stage.id} is of another kind in the run's copy of its blueprint.")
-    return root_folder(blueprint.folder, declared.root)
+    return located(blueprint.folder, declared.root)
 
 
 def _unsaved(directory: WorkingDirectory) -> tuple[str, ...] | None:

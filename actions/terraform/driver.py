@@ -385,6 +385,15 @@ class TerraformDriver:
                 found.append(ended_holder(name, ids))
         return found
 
+    async def try_lock(self) -> None:
+        """Take the lock of the state, and give it back.
+
+        Raises:
+            StateLockedError: Another process has it.
+        """
+        refuse_if_readonly("terraform untaint")
+        await self._query(arguments.lock_arguments(self._program))
+
     async def unlock(self, lock: StateLock) -> None:
         """Remove a lock whose holder is dead.
 

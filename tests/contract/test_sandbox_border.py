@@ -15,6 +15,7 @@ IMPORTER = ("tui.cli.sandbox", "demos")
 """The one function of the product that imports it."""
 BORROWED = {
     # what every package uses
+    "actions.base.backoff",
     "actions.base.clock",
     "actions.base.decoding",
     "actions.base.errors",
@@ -32,7 +33,6 @@ BORROWED = {
     "actions.cluster.auth.session",
     "actions.cluster.auth.tls",
     "actions.cluster.http.errors",
-    "actions.cluster.http.retry",
     "actions.cluster.remote.port_forward",
     "actions.cluster.watch.health",
     "actions.cluster.watch.reflector",

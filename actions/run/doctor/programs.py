@@ -11,7 +11,7 @@ from actions.base.errors import ConsoleError, FormatError, RefusedError
 from actions.base.files import read_file
 from actions.base.process import run_tool
 from actions.base.wording import listed
-from actions.blueprint.source_files import git_modules, root_folder
+from actions.blueprint.source_files import git_modules, located
 from actions.blueprint.stages import HelmStage, TerraformStage
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
@@ -103,7 +103,7 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
 
 def _programs_of_root(launch: PlannedLaunch, stage: TerraformStage) -> Iterator[tuple[str, str]]:
     """Yield the programs that Terraform itself starts for a root: git for modules, exec plugins of providers."""
-    folder = root_folder(launch.blueprint.folder, stage.root)
+    folder = located(launch.blueprint.folder, stage.root)
     pinned = {call.source for call in module_calls(folder)}  # their archives are fetched without git
     modules = [name for name in git_modules(launch.blueprint.folder, stage.root) if name not in pinned]
     if modules:

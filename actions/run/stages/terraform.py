@@ -7,10 +7,11 @@ import math
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from actions.base.errors import ConsoleError, ToolError
+from actions.base.errors import ConsoleError, RefusedError, ToolError
 from actions.base.wording import counted, listed
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, variables_of
@@ -182,7 +183,11 @@ class TerraformHandler:
         reconciliation = self._reconciliation(terraform)
         await self._retried(terraform, reconciliation.save_state)
         await self._place.state(terraform)
-        await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        try:
+            await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        except RefusedError:
+            await self._free(terraform)
+            raise
 
     async def _remember_unobserved(self) -> None:
         stage, journal = self._context.stage, self._context.journal
@@ -273,6 +278,7 @@ class TerraformHandler:
         open_items = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
         if not open_items:
             return StageFailedError(message, findings=findings, hint=error.hint)
+        await self._free(terraform)
         unknown = unknown_error(self._context.view.id, open_items)
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
@@ -309,6 +315,13 @@ class TerraformHandler:
                     raise StateLockedError(error.lock, folder=self._place.work) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
+
+    async def _free(self, terraform: TerraformDriver) -> None:
+        """Remove the lock that a dead process has left, if any: an import by hand needs it, and tells of another's."""
+        with suppress(ConsoleError):
+            done = await self._place.freed(terraform)
+            if done:
+                self._say(done)
 
     def _reconciliation(self, terraform: TerraformDriver) -> Reconciliation:
         context = self._context

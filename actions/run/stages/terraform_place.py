@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.base.executors import in_thread
 from actions.blueprint.operators import mirror_folder
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.terraform_modules import archives_path, packages_path
 from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.stage_context import StageContext
@@ -14,7 +14,7 @@ from actions.run.stages.terraform_takeover import has_lost_state, lost_state_err
 from actions.run.state.records import Unlocked
 from actions.terraform.backend import StateBackend, own_backend
 from actions.terraform.driver import TerraformDriver, require_terraform
-from actions.terraform.failure import UninitialisedError
+from actions.terraform.failure import StateLockedError, UninitialisedError
 from actions.terraform.state import StateFile, StateLock, reason_to_unlock
 from actions.terraform.working_directory import has_history, has_unsaved, is_prepared
 
@@ -29,7 +29,7 @@ class RootPlace:
 
     def __init__(self, context: StageContext, root: str) -> None:
         self._context = context
-        self._root = root_folder(context.blueprint.folder, root)
+        self._root = located(context.blueprint.folder, root)
         self.work = terraform_path(context.folder, context.stage.id)
         self.is_prepared = is_prepared(self.work)
         """The working directory was on this machine when the handler was made."""
@@ -128,3 +128,16 @@ class RootPlace:
         await self._context.journal.remember(Unlocked(lock.id, lock.who, lock.created, lock.operation, reason))
         await terraform.unlock(lock)
         return reason
+
+    async def freed(self, terraform: TerraformDriver) -> str:
+        """Remove the lock that is held now, as `unlocked`. Returns a sentence on it; empty if it is none, or stays.
+
+        Raises:
+            ConsoleError: The state does not answer.
+        """
+        try:
+            await terraform.try_lock()
+        except StateLockedError as error:
+            reason = await self.unlocked(terraform, error.lock)
+            return f"{error.message} Unlocked, as {reason}." if reason else ""
+        return ""

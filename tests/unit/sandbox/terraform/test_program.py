@@ -15,7 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.stages import TerraformStage
 from actions.sandbox.locate import ProcessFile, RunningSandbox
 from actions.sandbox.statefiles import write_terraform
@@ -122,7 +122,7 @@ async def test_the_rehearsal_makes_what_its_simulation_says(tmp_path: Path, stag
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv").under("rehearsal")
     stage = blueprint.stage(stage_id)
     assert isinstance(stage, TerraformStage)
-    root = root_folder(blueprint.folder, stage.root)
+    root = located(blueprint.folder, stage.root)
     simulation = load_simulation(root)
     outputs = {
         "capacity": dict.fromkeys(("zone", "zone_id", "placement_group"), "a"),
