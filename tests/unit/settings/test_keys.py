@@ -30,7 +30,7 @@ from tui.settings.keys import (
     keys_of,
     keys_page,
 )
-from tui.widgets.form import ParameterForm
+from tui.widgets.form import Choice, ParameterForm
 from tui.widgets.prompt import PromptLine
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
@@ -102,7 +102,7 @@ def test_every_aside_is_explained_and_used() -> None:
     assert {row.does for row in KEYS if row.is_aside} == set(ASIDES)
 
 
-TYPED_INTO = (ParameterForm, PromptLine)
+TYPED_INTO = (Choice, ParameterForm, PromptLine)
 """Widgets of dialogs, whose keys are those of editors."""
 UNAVOIDABLE = {
     "l": "vi's key to the right in a log, where there is no object whose logs to open",
