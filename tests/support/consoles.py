@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.support.program import Program
 from tests.support.terminal import Terminal
-from tui.screens.saved_layouts import LAST_FILE
+from tui.screens.kept_panes import LAST_FILE
 
 PLANNED = ("Network", "Cluster", "File system")
 """Titles of the stages whose Terraform plan has to be approved."""
