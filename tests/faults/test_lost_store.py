@@ -16,10 +16,10 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, delete, list_objects, ref_of
 from actions.run.client import RunReader, load_run, resume_run, send_request
-from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import runner_log_path
 from actions.run.state.records import RequestKind
 from actions.run.state.view import NoticeKind, RunState, RunView
+from actions.run.store.access import known_store, note_vouched
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.rows import read_rows
 from actions.sandbox.locate import RunningSandbox
@@ -68,7 +68,7 @@ def a_working_run(tmp_path: Path, sandbox: RunningSandbox, *, seconds: int = 600
     folder = a_run(tmp_path, sandbox, WORK, job=job_of(f"sleep {seconds}"))
     runner = begin(folder)
     assert runner is not None
-    wait(lambda: read_fence(folder).store, "the fence to know the store")
+    wait(lambda: known_store(folder).address, "the fence to know the store")
     wait_for_run(folder, lambda view: view.stage("work").state.value == "running", "the job")
     return folder, runner
 
@@ -104,7 +104,7 @@ async def test_a_run_is_in_its_cluster_until_it_is_torn_down_and_a_second_teardo
     has_succeeded(folder)
     wait_for_end(folder)
     async with connected(sandbox) as session:
-        store = KubernetesStore(session, read_fence(folder).namespace)
+        store = KubernetesStore(session, known_store(folder).namespace)
         lease = await store.lease(folder.name)
         assert lease is not None
         assert (lease.epoch, lease.is_live, lease.status.state) == (1, False, "succeeded")
@@ -154,7 +154,7 @@ async def test_all_that_is_in_the_cluster_is_deleted_and_the_run_goes_on(
         if deed == "resume":
             if not is_runner_alive:
                 assert "continues as process" in resume_run(folder, environment=CREDENTIALS)
-            store = KubernetesStore(session, read_fence(folder).namespace)
+            store = KubernetesStore(session, known_store(folder).namespace)
 
             async def is_back() -> bool:
                 return await store.lease(folder.name) is not None
@@ -184,10 +184,10 @@ async def test_a_runner_that_waits_for_its_store_goes_on_when_a_person_vouches(
         assert view.notices[0].kind is NoticeKind.UNCERTAIN
         assert view.notices[0].text.count(f" If none has: eksml-tui runs resume {folder.name} --without-store. ") == 1
         before = load_run(folder).last_seq
-        said = resume_run(folder, without_store=True, environment=CREDENTIALS)
-        assert said == f"Run {folder.name} continues without an answer of its store."
+        note_vouched(folder)
+        assert "is already running" in resume_run(folder, environment=CREDENTIALS)
         wait_for_run(folder, lambda view: view.last_seq > before, "the next record")
-        assert read_fence(folder).is_vouched
+        assert known_store(folder).is_vouched
     ended_teardown(folder)
-    assert not read_fence(folder).is_vouched or read_fence(folder).is_removed
+    assert not known_store(folder).is_vouched or known_store(folder).is_removed
     assert not is_alive(runner)

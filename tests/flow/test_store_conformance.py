@@ -22,7 +22,6 @@ from actions.cluster.auth.session import KubeSession
 from actions.run.context.store_address import run_key
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import Output, TakenOver, encode_body
-from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.local import LocalStore
@@ -36,6 +35,7 @@ from actions.run.store.objects import (
     TakenError,
 )
 from actions.run.store.rows import OPEN_BYTES, RowWriter, append_rows, append_to_store, read_rows
+from actions.run.store.s3 import open_store
 from tests.faults.rehearsal import a_sandbox
 from tests.realcluster.running import KINDS, real_cluster
 from tests.support.polling import until

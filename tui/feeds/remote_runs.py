@@ -98,8 +98,8 @@ class RemoteRunFeed:
         """
         from actions.cluster.http.errors import ApiAccessError
         from actions.cluster.watch.reflector import Reflector
-        from actions.run.store.cluster_runs import PAGE_SIZE, paths_of
         from actions.run.store.lease_object import SELECTOR
+        from actions.run.store.listing import PAGE_SIZE, paths_of
         from actions.run.store.remote import remote_in
 
         await self._cluster.wait_connected()

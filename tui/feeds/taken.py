@@ -56,7 +56,7 @@ class TakenFeed:
         runs = [run for run in self._listed() if run.store]
         if not runs:
             return
-        from actions.run.store.taken import note_taken
+        from actions.run.store.elsewhere import note_taken
 
         if await note_taken(runs, at_most_seconds=_ANSWER_SECONDS):
             await self._refresh()

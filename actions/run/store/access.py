@@ -9,18 +9,67 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.decoding import decode_json
 from actions.base.errors import AccessError, ConflictError, FormatError, RefusedError
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.journal.elsewhere import note_namespace, read_fence
+from actions.run.journal.folder import read_block, write_block
 from actions.run.state.view import RunView
-from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import KubernetesStore, choose_namespace
 from actions.run.store.lease_object import NAMESPACE
 from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.s3 import open_store
 
 OpenInCluster = Callable[[RunView], Awaitable[RunStore | None]]
 """Connects to the run's cluster and returns the store in it; `None` before the run has one."""
+
+
+class KnownStore(msgspec.Struct, frozen=True):
+    """The facts that this machine has of a run's store, in a block of the run's folder."""
+
+    address: str = ""
+    """That of the store that has had the run's lease; empty if none is known to."""
+    namespace: str = ""
+    """That of the run's objects in its cluster; empty while none has been chosen."""
+    is_removed: bool = False
+    """This run's own teardown has removed its objects from that, or is about to."""
+    is_vouched: bool = False
+    """A person has stated that no other machine has the run; holds until the store answers."""
+
+
+def known_store(folder: Path) -> KnownStore:
+    """Return what is known of a run's store."""
+    try:
+        return decode_json(read_block(_block(folder)), KnownStore)
+    except msgspec.MsgspecError:
+        return KnownStore()
+
+
+def note_answered(folder: Path, address: str) -> None:
+    """Record that a store has had the run's lease; what a person has stated for want of an answer counts no more."""
+    _note(folder, replace(known_store(folder), address=address, is_vouched=False))
+
+
+def note_removed(folder: Path) -> None:
+    """Record that the run's objects are about to be removed from its store: no runner waits for its lease there."""
+    _note(folder, replace(known_store(folder), is_removed=True))
+
+
+def note_vouched(folder: Path) -> None:
+    """Record the statement of a person that no other machine has the run."""
+    _note(folder, replace(known_store(folder), is_vouched=True))
+
+
+def _note(folder: Path, known: KnownStore) -> None:
+    if known != known_store(folder):
+        write_block(_block(folder), msgspec.json.encode(known))  # failure is ignored, as on a full disk
+
+
+def _block(folder: Path) -> Path:
+    return folder / "store"
 
 
 def store_of(view: RunView) -> RunStore | None:
@@ -36,7 +85,7 @@ def cluster_store(connection: ClusterConnection, folder: Path, view: RunView) ->
         folder: The run's.
         view: The run.
     """
-    known = read_fence(folder).namespace
+    known = known_store(folder).namespace
     return KubernetesStore(connection.session, *([known] if known else _namespaces(view)))
 
 
@@ -46,7 +95,7 @@ async def chosen_cluster_store(connection: ClusterConnection, folder: Path, view
     Raises:
         ConsoleError: The cluster does not answer.
     """
-    if not read_fence(folder).namespace:
+    if not known_store(folder).namespace:
         own = view.cluster.namespace
         if own != NAMESPACE and await _has_lease(KubernetesStore(connection.session, own), view.id):
             chosen = own
@@ -54,7 +103,7 @@ async def chosen_cluster_store(connection: ClusterConnection, folder: Path, view
             chosen = NAMESPACE
         else:
             chosen = await choose_namespace(connection.session, own)
-        note_namespace(folder, chosen)
+        _note(folder, replace(known_store(folder), namespace=chosen))
     return cluster_store(connection, folder, view)
 
 

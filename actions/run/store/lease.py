@@ -21,9 +21,9 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import RefusedError
 from actions.base.files import read_file
 from actions.base.process import boot_id
-from actions.run.journal.elsewhere import deed_of
 from actions.run.state.records import Created, Operator
 from actions.run.state.view import RunView
+from actions.run.store.elsewhere import deed_of
 from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,

@@ -23,15 +23,15 @@ from actions.base.executors import in_thread
 from actions.base.guard import guarded_by, require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
-from actions.run.journal.elsewhere import note_elsewhere, read_fence
 from actions.run.journal.lease import Heartbeat
 from actions.run.journal.store import JournalUnwritableError, RecordRow
 from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Action, Operator
 from actions.run.state.view import OVER, Goal, NoticeKind, RunState, RunView, StageState
-from actions.run.store.access import StoreAccess
+from actions.run.store.access import StoreAccess, known_store
 from actions.run.store.contents import StoreContents
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.lease import (
     RENEW_SECONDS,
     LeaseHeldError,
@@ -250,15 +250,16 @@ class Publisher:
 
         If need be, its name is read from the store after that: this runner is about to end, whatever the answer.
         """
-        epoch = self._journal.view_if_readable().epoch
-        if not isinstance(error, TakenError) or error.epoch < epoch:
+        view = self._journal.view_if_readable()
+        if not isinstance(error, TakenError) or error.epoch < view.epoch:
             return
-        note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
+        note_elsewhere(self._folder, error.owner, error.epoch, view.store, is_copy=error.epoch == view.epoch)
         if error.owner is None:
             with suppress(ConsoleError):
                 lease = await self._access.read()
                 if lease is not None and lease.epoch >= error.epoch:
-                    note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
+                    is_copy = lease.epoch == view.epoch
+                    note_elsewhere(self._folder, lease.owner, lease.epoch, view.store, is_copy=is_copy)
 
     def _may_write(self) -> bool:
         """Return whether the run has a store, and is not about to remove it."""
@@ -268,7 +269,7 @@ class Publisher:
         """Return whether the teardown removes the run's objects from its cluster, or that itself."""
         view = self._journal.view_if_readable()
         is_searched = view.goal is Goal.TEARDOWN and (Action.AUDIT, "") in view.ending
-        return is_searched or read_fence(self._folder).is_removed or self._access.removes_cluster()
+        return is_searched or known_store(self._folder).is_removed or self._access.removes_cluster()
 
     async def _push(self) -> None:
         """Write what the store lacks."""

@@ -14,12 +14,12 @@ from actions.base.untrusted import one_line
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.run.journal.elsewhere import takeover_hint
 from actions.run.state.view import RunState
-from actions.run.storage.archive import ArchivedRun, opened_archive
-from actions.run.store.drivers import open_store
+from actions.run.store.archive import ArchivedRun, opened_archive
+from actions.run.store.elsewhere import takeover_hint
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.s3 import open_store
 from actions.run.takeover.takeover import CLUSTER
 
 _BUCKET = "s3://"

@@ -25,7 +25,6 @@ from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.journal.elsewhere import note_removed
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
@@ -34,7 +33,7 @@ from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
-from actions.run.store.access import cluster_store
+from actions.run.store.access import cluster_store, note_removed
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import RUN_LABEL as STORED_RUN_LABEL
 

@@ -23,9 +23,8 @@ from actions.run.client import load_run
 from actions.run.journal.reader import RunSummary
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
-from actions.run.store.cluster_runs import paths_of
 from actions.run.store.lease_object import DOCUMENT, EVERYWHERE, LABELS, NAMESPACE, lease_name, leases_path
-from actions.run.store.listing import StoreLook
+from actions.run.store.listing import StoreLook, paths_of
 from actions.run.store.remote import CLUSTER, RemoteRun
 from actions.run.summaries import RunListing, list_runs
 from actions.run.takeover import takeover

@@ -19,15 +19,14 @@ from actions.run.client import list_runs
 from actions.run.journal.reader import load_run
 from actions.run.report import run_json, run_table
 from actions.run.state.view import RunView
-from actions.run.store.cluster_runs import ClusterRuns, find_cluster_run, list_cluster_runs
 from actions.run.store.copy import copied_from
-from actions.run.store.drivers import open_store
+from actions.run.store.elsewhere import note_taken
 from actions.run.store.kubernetes import open_cluster_store
-from actions.run.store.listing import list_store
+from actions.run.store.listing import ClusterRuns, find_cluster_run, list_cluster_runs, list_store
 from actions.run.store.objects import RunStore
 from actions.run.store.remote import RemoteRun, job_on_screen, newest_runs, refusal_of, remote_view
 from actions.run.store.report import FIELDS, known_runs, known_runs_json, known_runs_table
-from actions.run.store.taken import note_taken
+from actions.run.store.s3 import open_store
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment, chosen_target, require_target
 
