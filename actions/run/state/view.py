@@ -298,7 +298,7 @@ class Notice(msgspec.Struct, frozen=True):
     place: str = ""
     """The key that distinguishes two notices of one kind, such as the name of a limit; empty for none."""
     hint: str = ""
-    """What helps, for who is refused because of it."""
+    """The remedy, for who is refused because of it."""
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:
