@@ -26,6 +26,7 @@ from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.local import LocalStore
 from actions.run.store.objects import (
+    DamagedError,
     LeaseConflictError,
     LeaseDocument,
     RunAbout,
@@ -334,11 +335,13 @@ async def test_another_machine_of_the_same_epoch_waits_for_the_end_of_a_lease(
     assert (await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus())).holder == "a"
 
 
-async def test_a_lease_that_was_removed_is_written_again(store: RunStore, run_id: str) -> None:
+async def test_a_lease_that_was_removed_is_claimed_again(store: RunStore, run_id: str) -> None:
     lease = await take_lease(store, run_id, ANNA, after=None, holder="a", about=ABOUT)
     await store.remove_run(run_id)
     assert await store.lease(run_id) is None
-    again = await renew_lease(store, run_id, lease)
+    with pytest.raises(LeaseConflictError):
+        await renew_lease(store, run_id, lease)
+    again = await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus(), about=ABOUT)
     assert (again.epoch, again.about.title) == (1, "A title")
     found = await store.lease(run_id)
     assert found is not None
@@ -490,6 +493,43 @@ async def test_records_that_were_removed_are_written_again(
     while sent < 90:
         sent = await writer.append(journal[sent:], epoch=1)
     assert await read_rows(store, run_id) == journal
+
+
+@pytest.mark.parametrize("damaged", [[0], [1], [2], [0, 1, 2]])
+async def test_records_that_were_damaged_are_written_again(
+    store: RunStore, run_id: str, damaged: Sequence[int]
+) -> None:
+    journal = rows_of(1, 90, size=2000)
+    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    sent = 0
+    while sent < 80:
+        sent = await writer.append(journal[sent:80], epoch=1)
+    listed = await store.objects(run_key(run_id, "journal/"))
+    for number in damaged:
+        await store.replace(listed[number].key, b"rubbish", etag=listed[number].etag)
+    with pytest.raises(DamagedError):
+        await read_rows(store, run_id)
+    if 2 not in damaged:
+        sent = await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
+    while sent < 90:
+        sent = await writer.append(journal[sent:], epoch=1)
+    assert await read_rows(store, run_id) == journal
+
+
+async def test_damage_hides_no_takeover(place: Place, store: RunStore, run_id: str) -> None:
+    journal, other = rows_of(1, 80, size=2000), await place.open()
+    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    sent = 0
+    while sent < 80:
+        sent = await writer.append(journal[sent:80], epoch=1)
+    await append_to_store(other, run_id, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
+    listed = await store.objects(run_key(run_id, "journal/"))
+    await store.replace(listed[0].key, b"rubbish", etag=listed[0].etag)
+    with pytest.raises(TakenError):
+        await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
+    found = await store.get(listed[0].key)
+    assert found is not None
+    assert found.body == b"rubbish"
 
 
 async def test_a_removal_is_complete_also_while_somebody_writes(place: Place, store: RunStore, run_id: str) -> None:

@@ -17,12 +17,14 @@ from actions.base.errors import AccessError, ConflictError, FormatError, Refused
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.journal.folder import read_block, write_block
-from actions.run.state.view import RunView
+from actions.run.objects.inventory import ref_of_owned
+from actions.run.state.view import Goal, RunView
 from actions.run.store.kubernetes import KubernetesStore, choose_namespace
 from actions.run.store.lease_object import NAMESPACE
 from actions.run.store.objects import RunStore, StoreLease
 from actions.run.store.s3 import open_store
 
+_STORED_KINDS = ("ConfigMap", "Secret", "Lease")
 OpenInCluster = Callable[[RunView], Awaitable[RunStore | None]]
 """Connects to the run's cluster and returns the store in it; `None` before the run has one."""
 
@@ -118,6 +120,33 @@ async def _has_lease(store: KubernetesStore, run_id: str) -> bool:
         return False
 
 
+async def require_traces(connection: ClusterConnection, folder: Path, view: RunView) -> None:
+    """Require that a run whose lease is gone from its cluster has left anything else there, if it had made something.
+
+    A teardown by a machine that has taken the run over leaves neither lease nor record. What others delete in the
+    store, a ConfigMap or a Lease, is no sign of one. A person may state that there was none (`note_vouched`).
+
+    Raises:
+        RefusedError: Nothing is left: the run may have been torn down.
+        ConsoleError: The cluster does not answer.
+    """
+    known = known_store(folder)
+    if view.goal is Goal.TEARDOWN or not known.address or known.is_vouched or known.is_removed:
+        return
+    made = [item for item in view.owned if item.uid and not (item.existed or item.is_deleted)]
+    made = [item for item in made if item.kind not in _STORED_KINDS]
+    for item in made:
+        found = await connection.find(ref_of_owned(item))
+        if found is not None and found["metadata"].get("uid") == item.uid:
+            return
+    if made:
+        raise RefusedError("Its lease and all that it had made in its cluster are gone: it may have been torn down.")
+
+
+async def _nothing(view: RunView) -> None:
+    del view
+
+
 class StoreAccess:
     """The store of one run, and what is beside it in its cluster; implements `Arbiter`.
 
@@ -127,6 +156,7 @@ class StoreAccess:
         open_in_cluster: Opens the one in the run's cluster.
         disconnect: Ends that connection; the next one has the kubeconfig and the credentials of then.
         removes_cluster: Returns whether a step of the run's teardown that has begun removes the cluster.
+        require_traces: See `require_traces`.
     """
 
     def __init__(
@@ -137,12 +167,14 @@ class StoreAccess:
         *,
         disconnect: Callable[[], Awaitable[None]] | None = None,
         removes_cluster: Callable[[RunView], bool] = lambda _: False,
+        require_traces: Callable[[RunView], Awaitable[None]] = _nothing,
     ) -> None:
         self._current = current
         self._store = store
         self._open_in_cluster = open_in_cluster
         self._disconnect = disconnect
         self._removes_cluster = removes_cluster
+        self._require_traces = require_traces
 
     @property
     def name(self) -> str:
@@ -197,9 +229,13 @@ class StoreAccess:
         """Return the run's lease; `None` if there certainly is none.
 
         Raises:
-            ConsoleError: There is no answer, which means nothing.
+            ConsoleError: There is no answer, which means nothing; or all that the run has made is gone with its lease.
         """
-        return await (await self.open()).lease(self._current().id)
+        view = self._current()
+        lease = await (await self.open()).lease(view.id)
+        if lease is None and self.is_in_cluster:
+            await self._require_traces(view)
+        return lease
 
     async def read_pointer(self) -> StoreLease | None:
         """Return the lease in the run's cluster, as `read`; `None` before the run has a cluster."""

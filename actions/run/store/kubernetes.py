@@ -57,6 +57,7 @@ from actions.run.store.lease_object import (
 )
 from actions.run.store.objects import (
     REMOVAL_ROUNDS,
+    DamagedError,
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
@@ -123,7 +124,7 @@ class KubernetesStore:
                 continue
             if found is not None:
                 self._found_in[run_id] = namespace
-                return read_lease_object(found, now=self._now())
+                return self._lease_in(found)
         if refused is not None:
             raise refused
         return None
@@ -158,7 +159,7 @@ class KubernetesStore:
                 if found is None and after is None:
                     raise _unsettled(error) from error
                 raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
-        return read_lease_object(written, now=self._now())
+        return self._lease_in(written)
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         found = await _find(self._session, await self._path(name))
@@ -169,7 +170,7 @@ class KubernetesStore:
             namespace = await self._place(run_id_in(name))
             return self._receipt(await self._in_namespace(namespace, lambda: self._put(name, data, "")))
         except ApiConflictError as error:
-            found = await self.get(name)
+            found = await self._there(name)
             if found is None:
                 raise _unsettled(error) from error
             if found.body != data:
@@ -180,7 +181,7 @@ class KubernetesStore:
         try:
             return self._receipt(await self._put(name, data, etag))
         except (ApiConflictError, MissingError) as error:
-            found = await self.get(name)
+            found = await self._there(name)
             if found is None or found.body != data:
                 raise PreconditionError(f"{name} in {self.address} was written by another.", found) from error
             return WriteReceipt(found.etag, found.modified_at)
@@ -326,10 +327,29 @@ class KubernetesStore:
 
     def _stored(self, found: Document, name: str, limit_bytes: int) -> StoredObject:
         metadata = found.get("metadata") or {}
-        body = _body_of(found, f"{name} in {self.address}", limit_bytes, is_secret=is_state(name))
+        etag = str(metadata.get("resourceVersion") or "")
+        try:
+            body = _body_of(found, f"{name} in {self.address}", limit_bytes, is_secret=is_state(name))
+        except FormatError as error:
+            raise DamagedError(error.message, etag) from error
         if (metadata.get("annotations") or {}).get(_NAME) != name:
-            raise FormatError(f"{name} in {self.address} is another object.")
-        return StoredObject(body, str(metadata.get("resourceVersion") or ""), written_at(metadata), self._now())
+            raise DamagedError(f"{name} in {self.address} is another object.", etag)
+        return StoredObject(body, etag, written_at(metadata), self._now())
+
+    async def _there(self, name: str) -> StoredObject | None:
+        """Return what is in the way of a write; one that is damaged without its content."""
+        try:
+            return await self.get(name)
+        except DamagedError as error:
+            return StoredObject(b"", error.etag, 0.0, self._now())
+
+    def _lease_in(self, found: Document) -> StoreLease:
+        try:
+            return read_lease_object(found, now=self._now())
+        except FormatError as error:
+            epoch = (found.get("spec") or {}).get("leaseTransitions")
+            etag = str(found["metadata"].get("resourceVersion") or "")
+            raise DamagedError(error.message, etag, epoch=epoch if isinstance(epoch, int) else 0) from error
 
     def _receipt(self, written: Document) -> WriteReceipt:
         return WriteReceipt(str(written["metadata"]["resourceVersion"]), self._now())

@@ -33,6 +33,7 @@ from actions.run.store.access import StoreAccess, known_store
 from actions.run.store.contents import StoreContents
 from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.lease import (
+    LEASE_SECONDS,
     RENEW_SECONDS,
     LeaseHeldError,
     about_run,
@@ -41,7 +42,15 @@ from actions.run.store.lease import (
     take_lease,
     this_holder,
 )
-from actions.run.store.objects import GuardedStore, RunStatus, StoreLease, TakenError
+from actions.run.store.objects import (
+    DamagedError,
+    GuardedStore,
+    LeaseConflictError,
+    RunStatus,
+    RunStore,
+    StoreLease,
+    TakenError,
+)
 
 LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
@@ -298,22 +307,57 @@ class Publisher:
         view = self._journal.view_if_readable()
         store, status = await self._access.open(), self._status_of(view)
         with guarded_by(None):  # its condition is the fence
-            if self.lease is None:
-                self.lease = await claim_lease(
-                    store,
-                    self._run_id,
-                    self._owner,
-                    epoch=view.epoch,
-                    holder=await self._this_holder(),
-                    status=status,
-                    about=about_run(view),
-                    held=self._held,
-                )
-            else:
-                self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
-                if self.lease.is_anew:  # somebody has removed it, perhaps with all else
-                    self.contents.forget()
+            try:
+                if self.lease is not None:
+                    self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
+                else:
+                    self.lease = await self._claimed(store, view)
+            except LeaseConflictError:  # somebody has removed it, perhaps with all else
+                self.lease = None
+                self.contents.forget()
+                self.lease = await self._claimed(store, view)
+            except DamagedError as error:
+                self.lease = await self._written_again(store, view, error)
         self.renewed_at = now
+
+    async def _claimed(self, store: RunStore, view: RunView) -> StoreLease:
+        """Take the lease that this machine has by its journal; not where the run may have been torn down."""
+        await self._access.read()
+        return await claim_lease(
+            store,
+            self._run_id,
+            self._owner,
+            epoch=view.epoch,
+            holder=await self._this_holder(),
+            status=self._status_of(view),
+            about=about_run(view),
+            held=self._held,
+        )
+
+    async def _written_again(self, store: RunStore, view: RunView, damaged: DamagedError) -> StoreLease:
+        """Write our lease over a damaged one. Who has taken the run over has written a record, too.
+
+        Raises:
+            TakenError: Another machine has.
+        """
+        if damaged.epoch > view.epoch:
+            raise TakenError(f"Another machine has taken over {self._run_id}.", epoch=damaged.epoch)
+        await self.contents.compare(store)
+        return await self._taken_over(store, view, damaged.lease(self._owner, view.epoch), LEASE_SECONDS)
+
+    async def _taken_over(self, store: RunStore, view: RunView, after: StoreLease | None, seconds: float) -> StoreLease:
+        """Write a lease over one that is none of another machine."""
+        return await take_lease(
+            store,
+            self._run_id,
+            self._owner,
+            after=after,
+            epoch=view.epoch,
+            holder=await self._this_holder(),
+            status=self._status_of(view),
+            about=about_run(view),
+            seconds=seconds,
+        )
 
     async def _point(self) -> None:
         """Keep the lease in the cluster beside that in S3, unless a later one is there."""
@@ -325,21 +369,14 @@ class Publisher:
         if not is_due or not self._access.has_cluster() or self._leaves_cluster():
             return
         store = await self._access.open_cluster()
-        found = await store.lease(self._run_id)
+        try:
+            found = await store.lease(self._run_id)
+        except DamagedError as error:
+            found = error.lease(self._owner, max(error.epoch, 1))
         await require_guard("the lease in the cluster", in_cluster=True)  # its conditions are no fence: that is in S3
         with suppress(TakenError):  # another write came first
             if found is None or found.epoch <= view.epoch:
-                await take_lease(
-                    store,
-                    self._run_id,
-                    self._owner,
-                    after=found,
-                    epoch=view.epoch,
-                    holder=await self._this_holder(),
-                    status=self._status_of(view),
-                    about=about_run(view),
-                    seconds=0.0 if view.state in OVER else POINTER_SECONDS,
-                )
+                await self._taken_over(store, view, found, 0.0 if view.state in OVER else POINTER_SECONDS)
         self._pointed_at, self._pointed = now, state
 
     async def _this_holder(self) -> str:
