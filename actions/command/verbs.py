@@ -38,7 +38,6 @@ from actions.command.arguments import (
     ObjectArguments,
     OnlyArguments,
     OpenArguments,
-    ReplayArguments,
     ResizeArguments,
     ResumeArguments,
     RunArguments,
@@ -241,7 +240,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare", "Compare runs", "Overlay the curves of runs; list the parameters that differ.", CompareArguments
     ),
-    Command("export-chart", "Save the chart", "Its curves as SVG, PNG or CSV.", ExportChartArguments),
+    Command("export-chart", "Save the chart", "The pane as SVG, or its values as CSV.", ExportChartArguments),
     Command("filter", "Filter", "Narrow the focused pane.", FilterArguments),
     Command("sort", "Sort", "Order the focused table by a column.", SortArguments),
     Command("columns", "Choose columns", "Show only some columns of the focused table.", ColumnsArguments),
@@ -259,12 +258,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
     Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
     Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
-    Command(
-        "replay",
-        "Move in a replay",
-        "Pause, play, step to the next change, seek a moment, change the speed.",
-        ReplayArguments,
-    ),
     Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
     Command("ack", "Acknowledge alarms", "Silence the current alarms.", NoArguments),

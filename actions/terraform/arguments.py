@@ -1,9 +1,7 @@
 """Argument lists for the `terraform` program.
 
-They are built by python-terraform's `generate_cmd_string`, the part of that library which is a pure function. Its
-`cmd`, `apply` and `destroy` are not used: they return the output only after the end, die with their parent, and pass
-flags that present Terraform refuses (`-force`, `-auto-approve=false`). Variables are never on the command line, where
-every user of the machine can read them, but in a private file.
+They are built by python-terraform's `generate_cmd_string`; docs/decisions/python-terraform.md says why no more of it is
+used. Variables are never on the command line, where every user of the machine can read them, but in a private file.
 """
 
 from __future__ import annotations
@@ -87,6 +85,11 @@ def state_pull_arguments(program: Path) -> list[str]:
 def state_push_arguments(program: Path, file: str) -> list[str]:
     """`terraform state push`: refuses a state that is older, or of another lineage."""
     return [*_bare(program, "state push"), "-no-color", f"-lock-timeout={LOCK_PATIENCE}", file]
+
+
+def lock_arguments(program: Path) -> list[str]:
+    """`terraform untaint` of what no root has: it takes the lock of the state, gives it back, and changes nothing."""
+    return [*_bare(program, "untaint"), "-no-color", "-allow-missing", "-lock-timeout=0s", "terraform_data.none"]
 
 
 def unlock_arguments(program: Path, lock_id: str) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 from actions.base.numbers import MOST
 from actions.fleet.quantity import format_bytes
 from actions.telemetry.curves import smoothed
-from tui.present.telemetry.curves import (
+from tui.present.charts.curves import (
     Curve,
     Line,
     Mark,
@@ -29,7 +29,7 @@ from tui.present.telemetry.curves import (
     time_labels,
     time_ticks,
 )
-from tui.present.telemetry.raster import Axis, Color, Stroke, draw_strokes
+from tui.present.charts.raster import Axis, Color, Stroke, draw_strokes
 
 _MOST_POWER = math.log10(MOST)
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
@@ -154,23 +154,6 @@ def x_range(curves: Sequence[Curve], options: PlotOptions) -> tuple[float, float
         return None
     axis = _x_axis(min(xs), max(xs), most=2, options=options)
     return axis.low, axis.high
-
-
-def axes_of(curves: Sequence[Curve], options: PlotOptions, *, x_ticks: int, y_ticks: int) -> tuple[Axis, Axis] | None:
-    """Return the axes for all values in the window, with so many ticks at most; `None` without a value."""
-    ends = x_range(curves, options)
-    if ends is None:
-        return None
-    heights = [
-        y
-        for curve in (on_axis(each, is_by_size=options.is_by_size, time=options.time) for each in curves)
-        for x, y in zip(curve.xs, heights_of(curve, is_log=options.is_log), strict=True)
-        if y is not None and ends[0] <= x <= ends[1]
-    ]
-    if not heights:
-        return None
-    y_axis = _y_axis(min(heights), max(heights), most=y_ticks, is_log=options.is_log)
-    return _x_axis(*ends, most=x_ticks, options=options), y_axis
 
 
 def _strokes(
