@@ -185,9 +185,10 @@ class StoreContents:
 
     async def _push_launched(self, store: RunStore) -> None:
         name = run_key(self._run_id, f"files/{LAUNCHED}")
-        if not await store.objects(name):
-            data = await in_thread("store-read", launched_archive, self._folder, store.most_bytes)
-            await self._put(store, name, data)
+        if store.takes_output and await store.objects(name):
+            return  # in a bucket it may be large, and stays as it was written
+        data = await in_thread("store-read", launched_archive, self._folder, store.most_bytes)
+        await self._put(store, name, data)
 
     async def _put(self, store: RunStore, name: str, data: bytes) -> None:
         """Write a small file, whatever is there; first over what this runner has written, if it has."""

@@ -35,7 +35,7 @@ from actions.base.guard import guarded_by
 from actions.base.names import is_label, is_subdomain
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line, redact
-from actions.blueprint.render import MANAGER
+from actions.blueprint.render import MANAGER, STORED_RUN_LABEL
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiConflictError
@@ -46,7 +46,6 @@ from actions.run.store.lease_object import (
     LABELS,
     NAME_PREFIX,
     NAMESPACE,
-    RUN_LABEL,
     SELECTOR,
     STORE_LABEL,
     lease_name,
@@ -188,7 +187,7 @@ class KubernetesStore:
 
     async def objects(self, prefix: str) -> list[ListedObject]:
         run_id = run_id_in(prefix)
-        namespace, selector = await self._place(run_id), f"{RUN_LABEL}={run_id}"
+        namespace, selector = await self._place(run_id), f"{STORED_RUN_LABEL}={run_id}"
         listed = [] if is_state(prefix) else await self._metadata_in("configmaps", namespace, selector)
         if is_state(prefix) or prefix == run_key(run_id):
             with suppress(*([] if is_state(prefix) else [AccessError])):
@@ -241,7 +240,7 @@ class KubernetesStore:
         return await list_pages(self._session, leases_path(namespace), {"labelSelector": SELECTOR}, size=100)
 
     async def _runs_with_objects(self) -> set[str]:
-        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL))
+        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, STORED_RUN_LABEL))
         return {run_id for listed in found for item in listed if (run_id := _run_of(item))}
 
     async def _metadata_in(self, kind: str, namespace: str, selector: str) -> list[Document]:
@@ -252,7 +251,7 @@ class KubernetesStore:
         """Return the paths of all objects of a run, whatever their names are."""
         namespace, paths = await self._place(run_id), list[str]()
         for kind in ("configmaps", "secrets"):
-            listed = await self._metadata_in(kind, namespace, f"{RUN_LABEL}={run_id}")
+            listed = await self._metadata_in(kind, namespace, f"{STORED_RUN_LABEL}={run_id}")
             names = [str((item.get("metadata") or {}).get("name")) for item in listed]
             paths += [f"/api/v1/namespaces/{namespace}/{kind}/{name}" for name in names]
         return paths
@@ -266,7 +265,7 @@ class KubernetesStore:
         namespace, name = await self._place(run_id), lease_name(run_id)
         metadata = V1ObjectMeta(
             name=name,
-            labels={**LABELS, RUN_LABEL: run_id},
+            labels={**LABELS, STORED_RUN_LABEL: run_id},
             annotations={DOCUMENT: redact(lease_bytes(document).decode())},
             resource_version=after.tag if after else None,
         )
@@ -472,7 +471,7 @@ def _metadata(name: str, size: int, etag: str) -> V1ObjectMeta:
 
     return V1ObjectMeta(
         name=object_name(name),
-        labels={**LABELS, STORE_LABEL: _OBJECT, RUN_LABEL: name.split("/")[1]},
+        labels={**LABELS, STORE_LABEL: _OBJECT, STORED_RUN_LABEL: name.split("/")[1]},
         annotations={_NAME: name, _SIZE: str(size)},
         resource_version=etag or None,
     )
@@ -498,7 +497,7 @@ def _listed(entry: Document) -> ListedObject | None:
 def _run_of(entry: Mapping[str, Any]) -> str:
     """Return the id of the run whose object this is; empty for another one."""
     metadata = entry.get("metadata") or {}
-    run_id = str((metadata.get("labels") or {}).get(RUN_LABEL) or "")
+    run_id = str((metadata.get("labels") or {}).get(STORED_RUN_LABEL) or "")
     return run_id if str(metadata.get("name")).startswith(f"{NAME_PREFIX}{run_id}") else ""
 
 

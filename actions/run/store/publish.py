@@ -318,6 +318,7 @@ class Publisher:
                 self.contents.forget()
                 self.lease = await self._claimed(store, view)
             except DamagedError as error:
+                self.contents.forget()
                 self.lease = await self._written_again(store, view, error)
         self.renewed_at = now
 
