@@ -340,9 +340,9 @@ def _require_yes(options: Namespace, view: RunView) -> None:
 
 
 def _take_over(options: Namespace) -> int:
-    from tui.cli.run_verbs.takeover import take_over as take_over_run
+    from tui.cli.run_verbs.remote_runs import take_over
 
-    return take_over_run(options)
+    return take_over(options)
 
 
 def _to_change(options: Namespace) -> Path:

@@ -47,7 +47,7 @@ from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunState, StageState
 from actions.run.store.access import note_answered
 from actions.run.store.archive import ArchivedRun
-from actions.run.store.copy import become_original, copy_path, fetch_run, read_mark
+from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.elsewhere import takeover_command
 from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import MOST_FILE_BYTES
@@ -156,17 +156,6 @@ def _note_store(folder: Path, store: RunStore) -> None:
 
 def _has_work(folder: Path) -> bool:
     return load_run(folder).state is not RunState.TORN_DOWN
-
-
-def store_known_here(run_id: str) -> str:
-    """Return the store that a run's folder or copy on this machine names; empty if there is neither."""
-    with suppress(ConsoleError):
-        folder = runs_folder() / run_id
-        if journal_path(folder).exists():
-            return load_run(folder).store
-        mark = read_mark(copy_path(run_id))
-        return mark.store if mark is not None else ""
-    return ""
 
 
 async def _known_lease(store: RunStore, run_id: str) -> StoreLease:

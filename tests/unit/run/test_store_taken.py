@@ -27,8 +27,7 @@ from tests.unit.run.world import creation
 from tui.cli import runs
 from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
-from tui.feeds import taken
-from tui.feeds.taken import TakenFeed
+from tui.feeds import remote_runs as feed
 from tui.present.remote_runs import RunRow, who_cell
 
 CLOCK = SystemClock()
@@ -46,7 +45,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (taken, "_ANSWER_SECONDS")):
+    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (feed, "_OWN_ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 
@@ -186,16 +185,9 @@ async def test_a_home_behind_another_endpoint_is_not_asked(home: Proxy, tmp_path
 
 async def test_the_console_asks_and_reads_its_list_again(reached: Proxy, tmp_path: Path) -> None:
     await a_run(tmp_path, "fake-console")
-    refreshed: list[str] = []
-
-    async def refresh() -> None:
-        refreshed.append(list_runs()[0].taken_by)
-
-    feed = TakenFeed(CLOCK, list_runs, refresh)
-    await feed.look()
-    assert refreshed == ["ben@laptop-2"]
-    await feed.look()
-    assert len(refreshed) == 1
+    assert await feed.has_taken_over(list_runs())
+    assert list_runs()[0].taken_by == "ben@laptop-2"
+    assert not await feed.has_taken_over(list_runs())
 
 
 def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
