@@ -244,7 +244,7 @@ async def test_a_runner_whose_run_another_machine_may_have_torn_down_looks_befor
 
 
 async def test_a_store_in_the_runs_own_namespace_goes_with_it(tmp_path: Path, sandbox: RunningSandbox) -> None:
-    """Who may use no other namespace has the store there; the teardown deletes it in the middle."""
+    """The store of those who have no other namespace; the teardown deletes it in the middle."""
     name, objects = own_name(tmp_path), "apiVersion: v1\nkind: Namespace\nmetadata: {name: NAME}\n"
     folder = a_run(tmp_path, sandbox, WORK, objects=objects, job=job_of("sleep 600"))
     write_block(folder / "store", msgspec.json.encode(KnownStore(namespace=name)))

@@ -125,7 +125,7 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
         with pytest.raises(KeyboardInterrupt):
             await taken(sandbox, run, environment, clock, confirm=run)
     assert resume_interrupted(environment=environment) == []
-    with pytest.raises(RefusedError, match="about to be taken over by this machine") as refused:
+    with pytest.raises(RefusedError, match="its takeover by this machine has not come to its end") as refused:
         start_runner(runs_folder() / run)
     assert refused.value.hint.endswith(f"eksml-tui runs takeover {run} --from cluster")
 

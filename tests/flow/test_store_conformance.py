@@ -155,6 +155,16 @@ def rows_of(first: int, count: int, *, size: int = 20) -> list[RecordRow]:
     ]
 
 
+def writer_of(store: RunStore, run_id: str, journal: Sequence[RecordRow]) -> RowWriter:
+    return RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+
+
+async def append_all(writer: RowWriter, journal: Sequence[RecordRow], after: int = 0) -> int:
+    while after < len(journal):
+        after = await writer.append(journal[after:], epoch=1)
+    return after
+
+
 async def test_an_object_is_created_once(store: RunStore, run_id: str) -> None:
     name = run_key(run_id, "files/environment.json")
     assert await store.get(name) is None
@@ -415,7 +425,7 @@ async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, st
 
 async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str) -> None:
     journal = rows_of(1, 100, size=2000)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    writer = writer_of(store, run_id, journal)
     assert await writer.begin(epoch=1) == 0
     sent = 0
     while sent < len(journal):
@@ -426,18 +436,16 @@ async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str
     assert await read_rows(store, run_id) == journal
     for after in (1, 50, 99, 100):
         assert await read_rows(store, run_id, after=after) == journal[after:]
-    again = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    again = writer_of(store, run_id, journal)
     assert await again.begin(epoch=1) == 100
 
 
 async def test_records_whose_answer_was_lost_are_there_once(place: Place, store: RunStore, run_id: str) -> None:
     journal = rows_of(1, 9)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    writer = writer_of(store, run_id, journal)
     assert await writer.append(journal[:3], epoch=1) == 3
     await place.lose(writer.append(journal[3:5], epoch=1))
-    sent = 5 if place.kind == "folder" else 3
-    while sent < 9:
-        sent = await writer.append(journal[sent:], epoch=1)
+    await append_all(writer, journal, 5 if place.kind == "folder" else 3)
     assert await read_rows(store, run_id) == journal
 
 
@@ -446,17 +454,15 @@ async def test_a_takeover_has_the_place_of_the_next_record(
     place: Place, store: RunStore, run_id: str, size: int
 ) -> None:
     journal, other = rows_of(1, 3, size=size), await place.open()
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 2:
-        sent = await writer.append(journal[sent:2], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    await append_all(writer, journal[:2])
     row = await append_to_store(other, run_id, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     assert row.seq == 3
     with pytest.raises(TakenError, match=r"has written record 3 of .* \(epoch 2\)"):
         await writer.append(journal[2:], epoch=1)
     await append_rows(other, run_id, rows_of(4, 1), epoch=2)
     with pytest.raises(TakenError):
-        await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
+        await writer_of(store, run_id, journal).begin(epoch=1)
     with pytest.raises(TakenError, match="meanwhile"):
         await append_to_store(store, run_id, TakenOver(ANNA, 1), clock=CLOCK, epoch=1)
     assert [row.seq for row in await read_rows(store, run_id)] == [1, 2, 3, 4]
@@ -466,8 +472,8 @@ async def test_of_two_writers_of_records_one_is_refused(place: Place, store: Run
     other = await place.open()
     mine, theirs = rows_of(1, 2), [*rows_of(1, 1), *rows_of(2, 1, size=30)]
     await append_rows(store, run_id, mine[:1], epoch=1)
-    first = RowWriter(store, run_id, lambda after, limit: mine[after : after + limit])
-    second = RowWriter(other, run_id, lambda after, limit: theirs[after : after + limit])
+    first = writer_of(store, run_id, mine)
+    second = writer_of(other, run_id, theirs)
     assert (await first.begin(epoch=1), await second.begin(epoch=1)) == (1, 1)
     written = await asyncio.gather(
         first.append(mine[1:], epoch=1), second.append(theirs[1:], epoch=1), return_exceptions=True
@@ -480,18 +486,15 @@ async def test_records_that_were_removed_are_written_again(
     store: RunStore, run_id: str, removed: Sequence[int]
 ) -> None:
     journal = rows_of(1, 90, size=2000)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 80:
-        sent = await writer.append(journal[sent:80], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    sent = await append_all(writer, journal[:80])
     listed = await store.objects(run_key(run_id, "journal/"))
     assert len(listed) == 3
     for number in removed:
         await store.delete(listed[number].key)
     if 2 not in removed:  # it is known with the next runner; of the open object with the next record
-        sent = await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
-    while sent < 90:
-        sent = await writer.append(journal[sent:], epoch=1)
+        sent = await writer_of(store, run_id, journal).begin(epoch=1)
+    await append_all(writer, journal, sent)
     assert await read_rows(store, run_id) == journal
 
 
@@ -500,33 +503,28 @@ async def test_records_that_were_damaged_are_written_again(
     store: RunStore, run_id: str, damaged: Sequence[int]
 ) -> None:
     journal = rows_of(1, 90, size=2000)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 80:
-        sent = await writer.append(journal[sent:80], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    sent = await append_all(writer, journal[:80])
     listed = await store.objects(run_key(run_id, "journal/"))
     for number in damaged:
         await store.replace(listed[number].key, b"rubbish", etag=listed[number].etag)
     with pytest.raises(DamagedError):
         await read_rows(store, run_id)
     if 2 not in damaged:
-        sent = await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
-    while sent < 90:
-        sent = await writer.append(journal[sent:], epoch=1)
+        sent = await writer_of(store, run_id, journal).begin(epoch=1)
+    await append_all(writer, journal, sent)
     assert await read_rows(store, run_id) == journal
 
 
 async def test_damage_hides_no_takeover(place: Place, store: RunStore, run_id: str) -> None:
     journal, other = rows_of(1, 80, size=2000), await place.open()
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 80:
-        sent = await writer.append(journal[sent:80], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    await append_all(writer, journal[:80])
     await append_to_store(other, run_id, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     listed = await store.objects(run_key(run_id, "journal/"))
     await store.replace(listed[0].key, b"rubbish", etag=listed[0].etag)
     with pytest.raises(TakenError):
-        await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
+        await writer_of(store, run_id, journal).begin(epoch=1)
     found = await store.get(listed[0].key)
     assert found is not None
     assert found.body == b"rubbish"

@@ -124,7 +124,7 @@ async def require_traces(connection: ClusterConnection, folder: Path, view: RunV
     """Require that a run whose lease is gone from its cluster has left anything else there, if it had made something.
 
     A teardown by a machine that has taken the run over leaves neither lease nor record. What others delete in the
-    store, a ConfigMap or a Lease, is no sign of one. A person may state that there was none (`note_vouched`).
+    store, a ConfigMap or a Lease, is not a sign of one. A person may state that there was none (`note_vouched`).
 
     Raises:
         RefusedError: Nothing is left: the run may have been torn down.

@@ -123,7 +123,7 @@ class KubernetesStore:
                 continue
             if found is not None:
                 self._found_in[run_id] = namespace
-                return self._lease_in(found)
+                return _lease_in(found, self._now())
         if refused is not None:
             raise refused
         return None
@@ -158,7 +158,7 @@ class KubernetesStore:
                 if found is None and after is None:
                     raise _unsettled(error) from error
                 raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
-        return self._lease_in(written)
+        return _lease_in(written, self._now())
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         found = await _find(self._session, await self._path(name))
@@ -169,7 +169,7 @@ class KubernetesStore:
             namespace = await self._place(run_id_in(name))
             return self._receipt(await self._in_namespace(namespace, lambda: self._put(name, data, "")))
         except ApiConflictError as error:
-            found = await self._there(name)
+            found = await _in_the_way(self, name)
             if found is None:
                 raise _unsettled(error) from error
             if found.body != data:
@@ -180,7 +180,7 @@ class KubernetesStore:
         try:
             return self._receipt(await self._put(name, data, etag))
         except (ApiConflictError, MissingError) as error:
-            found = await self._there(name)
+            found = await _in_the_way(self, name)
             if found is None or found.body != data:
                 raise PreconditionError(f"{name} in {self.address} was written by another.", found) from error
             return WriteReceipt(found.etag, found.modified_at)
@@ -335,21 +335,6 @@ class KubernetesStore:
             raise DamagedError(f"{name} in {self.address} is another object.", etag)
         return StoredObject(body, etag, written_at(metadata), self._now())
 
-    async def _there(self, name: str) -> StoredObject | None:
-        """Return what is in the way of a write; one that is damaged without its content."""
-        try:
-            return await self.get(name)
-        except DamagedError as error:
-            return StoredObject(b"", error.etag, 0.0, self._now())
-
-    def _lease_in(self, found: Document) -> StoreLease:
-        try:
-            return read_lease_object(found, now=self._now())
-        except FormatError as error:
-            epoch = (found.get("spec") or {}).get("leaseTransitions")
-            etag = str(found["metadata"].get("resourceVersion") or "")
-            raise DamagedError(error.message, etag, epoch=epoch if isinstance(epoch, int) else 0) from error
-
     def _receipt(self, written: Document) -> WriteReceipt:
         return WriteReceipt(str(written["metadata"]["resourceVersion"]), self._now())
 
@@ -357,6 +342,23 @@ class KubernetesStore:
         """Return the present time by the API server's clock, as of its newest answer."""
         answered_at = self._session.answered_at
         return self._clock.now().timestamp() if answered_at is None else answered_at
+
+
+def _lease_in(found: Document, now: float) -> StoreLease:
+    try:
+        return read_lease_object(found, now=now)
+    except FormatError as error:
+        epoch = (found.get("spec") or {}).get("leaseTransitions")
+        etag = str(found["metadata"].get("resourceVersion") or "")
+        raise DamagedError(error.message, etag, epoch=epoch if isinstance(epoch, int) else 0) from error
+
+
+async def _in_the_way(store: KubernetesStore, name: str) -> StoredObject | None:
+    """Return the object that has refused a write; a damaged one without its content."""
+    try:
+        return await store.get(name)
+    except DamagedError as error:
+        return StoredObject(b"", error.etag, 0.0, 0.0)
 
 
 async def choose_namespace(session: KubeSession, own: str) -> str:
