@@ -67,8 +67,8 @@ from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
 from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, RunAccount, StageOutline
-from actions.run.store.drivers import open_store
 from actions.run.store.listing import announce_run, withdraw_announced
+from actions.run.store.s3 import open_store
 from actions.run.summaries import list_runs
 from actions.terraform.backend import own_backend, require_locks
 from actions.terraform.driver import find_terraform

@@ -102,6 +102,8 @@ class RunFeed:
         self._listed_at = float("-inf")
         self._listed: tuple[object, ...] | None = None
         """The run on screen, its state, notices and stages when the list was read."""
+        self._here = 0
+        """The folder that the run on screen, of another machine, had here when the list was read."""
         self._disk = NamedExecutor("runs")
 
     @property
@@ -254,6 +256,7 @@ class RunFeed:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
         self._listed = self._to_list
+        self._here = await self._disk.call(_folder_number, self.remote)
         listings = await self._disk.call(_listings, self._clock.now().timestamp())
         while True:
             listing = await self._disk.call(next, listings)
@@ -289,7 +292,8 @@ class RunFeed:
         while True:
             await self._follow()
             is_another = self.view is not None and self._to_list != self._listed
-            if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
+            has_come = self.remote is not None and await self._disk.call(_folder_number, self.remote) != self._here
+            if is_another or has_come or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
 
@@ -382,6 +386,16 @@ def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[Rem
     if any(run.id == run_id for run in elsewhere):
         return None
     return next((run.folder for run in here if run.id == run_id and not run.error), None)
+
+
+def _folder_number(run: RemoteRun | None) -> int:
+    """Return the inode of the folder that a run has on this machine; 0 if it has none."""
+    from actions.run.journal.folder import runs_folder
+
+    try:
+        return (runs_folder() / run.id).stat().st_ino if run is not None else 0
+    except OSError:
+        return 0
 
 
 def _listings(now: float) -> Iterator[RunListing]:

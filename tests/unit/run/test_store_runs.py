@@ -43,12 +43,12 @@ from actions.run.state.records import Operator, RequestKind, TakenOver, encode_b
 from actions.run.state.view import RunState
 from actions.run.store import files
 from actions.run.store.copy import become_original, fetch_run, look_at_store
-from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
 from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store, look_at_runs
 from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import RowsHead, append_to_store, read_rows
+from actions.run.store.s3 import open_store
 from actions.run.takeover.takeover import take_over_run
 from tests.support.polling import wait
 from tests.support.stores import (

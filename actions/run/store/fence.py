@@ -33,8 +33,9 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiError
-from actions.run.journal.elsewhere import FenceState, deed_of, note_answered, note_elsewhere, read_fence
 from actions.run.state.view import RunView
+from actions.run.store.access import known_store, note_answered
+from actions.run.store.elsewhere import deed_of, note_elsewhere
 from actions.run.store.objects import StoreLease
 
 TRUST_SECONDS = 10.0
@@ -122,6 +123,7 @@ class Fence:
         self._folder = folder
         self._run_id = view.id
         self._epoch = view.epoch
+        self._source = view.store
         self._arbiter = arbiter
         self._require_lease = require_lease
         self._clock = clock
@@ -131,7 +133,8 @@ class Fence:
         self._boot = boot
         self._lock = asyncio.Lock()
         self._lost = asyncio.Event()
-        self._taken = FenceState()
+        self._deed = ""
+        """The deed by which another machine has the run, as the middle of a sentence."""
         self._alive = self._asked = self._now()
         self._asked_since = float("-inf")
         self._was_away = True  # whoever has carried the run out before this process
@@ -273,9 +276,9 @@ class Fence:
         """Return whether no change may be made before the store has answered, or a person has vouched."""
         if self._other is not None:
             return True
-        known = read_fence(self._folder)
+        known = known_store(self._folder)
         is_released = known.is_removed or known.is_vouched or self._arbiter.may_be_gone()
-        return self._was_away and bool(known.store) and not is_released
+        return self._was_away and bool(known.address) and not is_released
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
@@ -293,15 +296,14 @@ class Fence:
 
     def _lose(self, seen: StoreLease) -> None:
         is_copy = seen.epoch == self._epoch
-        self._taken = FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=is_copy)
-        note_elsewhere(self._folder, seen.owner, seen.epoch, is_copy=is_copy)
+        self._deed = deed_of(seen.owner, seen.epoch, is_copy=is_copy)
+        note_elsewhere(self._folder, seen.owner, seen.epoch, self._source, is_copy=is_copy)
         self._lost.set()
 
     def _refuse_if_lost(self, deed: str) -> None:
         if self._lost.is_set():
-            done = deed_of(self._taken.taken_by, self._taken.epoch, is_copy=self._taken.is_copy)
             raise FencedError(
-                f"Run {self._run_id} {done}: this machine no longer changes anything of it. Not done: {deed}."
+                f"Run {self._run_id} {self._deed}: this machine no longer changes anything of it. Not done: {deed}."
             )
 
     def _look_for_absence(self) -> None:
