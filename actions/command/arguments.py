@@ -288,7 +288,7 @@ class CompareArguments(Arguments, frozen=True):
 class ExportChartArguments(Arguments, frozen=True):
     """Save the chart."""
 
-    file: Annotated[str, Meta(description="Path, ending in .svg or .png (pictures) or .csv (the values).")]
+    file: Annotated[str, Meta(description="Path, ending in .svg (the pane as it is on screen) or .csv (the values).")]
 
 
 class WatchArguments(Arguments, frozen=True):

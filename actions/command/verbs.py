@@ -240,7 +240,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare", "Compare runs", "Overlay the curves of runs; list the parameters that differ.", CompareArguments
     ),
-    Command("export-chart", "Save the chart", "Its curves as SVG, PNG or CSV.", ExportChartArguments),
+    Command("export-chart", "Save the chart", "The pane as SVG, or its values as CSV.", ExportChartArguments),
     Command("filter", "Filter", "Narrow the focused pane.", FilterArguments),
     Command("sort", "Sort", "Order the focused table by a column.", SortArguments),
     Command("columns", "Choose columns", "Show only some columns of the focused table.", ColumnsArguments),

@@ -1,4 +1,4 @@
-"""Every widget with sample data: `python -m tests.support.gallery` in a terminal, `… gallery FOLDER` for PNGs."""
+"""Every widget with sample data: `python -m tests.support.gallery` in a terminal, `… gallery FOLDER` for SVGs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from textual.filter import LineFilter
 from textual.widget import Widget
 
 from tests.support.waiting import settle
+from tui.commands.screenshot import screen_svg
 from tui.present.cells import CellValue, Span, Tone, meter
 from tui.present.charts.curves import Curve
 from tui.present.form import Field, FieldKind
@@ -201,21 +202,19 @@ class Gallery(App[None]):
 
 
 async def save_all(folder: Path) -> None:
-    """One PNG for each size and for each pane at 80×24."""
-    from tests.support.png import save_png
-
+    """One SVG for each size and for each pane at 80×24."""
     for width, height in SIZES:
         app = Gallery()
         async with app.run_test(size=(width, height)) as pilot:
             await settle(pilot)
             await asyncio.sleep(1)  # nothing is asserted: somebody looks at the result
-            save_png(app, folder / f"gallery-{width}x{height}.png")
+            (folder / f"gallery-{width}x{height}.svg").write_text(screen_svg(app))
             if (width, height) == SIZES[0]:
                 for key in Gallery.KEYS:
                     app.split.reveal(key)
                     await settle(pilot)
                     await asyncio.sleep(1)
-                    save_png(app, folder / f"gallery-{key}.png")
+                    (folder / f"gallery-{key}.svg").write_text(screen_svg(app))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class ViewCommands:
         self._app.choose_theme(arguments.theme)
 
     async def _screenshot(self, arguments: args.ScreenshotArguments) -> None:
-        await self._app.save_screen(Path(arguments.file))
+        await self._app.save_screen(Path(arguments.file), None)
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: args.NoArguments) -> None:
