@@ -1,8 +1,8 @@
 """The fence of a runner: it changes something only while it is certain that the run is its own.
 
-An answer of the run's store counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on
-while the machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. An answer that
-no machine has the run is one, too. The rest, and the reasons: docs/decisions/fence.md.
+An answer of the run's store counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that
+goes on while the machine sleeps or this process is stopped, or by the wall clock if more time has passed on that.
+An answer that no machine has the run is one, too. The rest, and the reasons: docs/decisions/fence.md.
 """
 
 from __future__ import annotations
