@@ -67,7 +67,7 @@ class CurveCommands:
         else:
             pane.choose(metric)
         if self._services.picked_charts != before:
-            await self._workspace.layouts.keep_charts(self._services.picked_charts)
+            await self._workspace.kept.keep_charts(self._services.picked_charts)
 
     async def _compare(self, arguments: args.CompareArguments) -> None:
         from actions.run.comparison import metric_to_compare
