@@ -1,24 +1,8 @@
 """The fence of a runner: it changes something only while it is certain that the run is its own.
 
-A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept in the run's
-store, the one arbiter: the lease there has an epoch, which grows by one with every takeover, and a holder. A runner
-whose epoch is no longer the newest is fenced for good. An answer that says *none* is one, too: no machine has taken
-the run.
-
-An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
-machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
-over from a runner that may be alive waits longer than that before anything is changed.
-
-A process that has run all the time goes on if the store does not answer: a store that is away must not stop a healthy
-run. It asks before each change outside of its machine then, as it may have been cut off and taken over until a moment
-ago, and sends nothing to a cluster that does not answer either, where it would arrive once the network is back. One
-that has just begun, and one that was away itself, stopped or asleep, waits for a store that is known to have had the
-lease, until that answers or a person vouches (`runs resume --without-store`). A store that the run's own teardown
-removes is not waited for. What this leaves open is in docs/takeover.md.
-
-At the same epoch the store may name another holder: this machine before its restart, or one that has a copy of the
-run's folder. If that renews its lease, it has the run, and this runner ends; once the lease has run out, or was not
-renewed for `SILENT_SECONDS`, the run is this machine's. Until then nothing is changed.
+An answer of the run's store counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that
+goes on while the machine sleeps or this process is stopped, or by the wall clock if more time has passed on that.
+An answer that no machine has the run is one, too. The rest, and the reasons: docs/decisions/fence.md.
 """
 
 from __future__ import annotations
