@@ -330,7 +330,7 @@ class LogView(Vertical):
     regular expressions, which ignore case unless they contain a capital. Scrolling up pauses; no line is lost.
     """
 
-    DEFAULT_CSS = "LogView { width: 1fr; height: 1fr; }"
+    DEFAULT_CSS = "LogView { width: 1fr; height: 1fr; layers: lines prompt; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "ask('/')", "search", id="log.search"),
         Binding("ampersand", "ask('&')", "only matching", id="log.filter"),
@@ -361,7 +361,7 @@ class LogView(Vertical):
         self._scan_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield lines, status and prompt."""
+        """Yield lines, status, and the prompt that lies over the status."""
         yield self._lines
         yield self._prompt
         yield self._status

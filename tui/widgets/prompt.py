@@ -24,7 +24,9 @@ SHOWN_COMPLETIONS = 6
 
 
 class PromptLine(Horizontal):
-    """A row that appears when opened, takes one line of text, and closes.
+    """A row over the last line of its parent: it appears when opened, takes one line of text, and closes.
+
+    Its parent's `layers` have to end with `prompt`. Nothing below changes its size, so that nothing is laid out anew.
 
         prompt = PromptLine("/")            # hidden until
         prompt.open("initial text")    # takes the focus
@@ -41,7 +43,7 @@ class PromptLine(Horizontal):
     """
 
     DEFAULT_CSS = """
-    PromptLine { height: 1; width: 1fr; display: none; }
+    PromptLine { layer: prompt; dock: bottom; height: 1; width: 1fr; display: none; }
     PromptLine.-open { display: block; }
     PromptLine > .prompt--sign { width: auto; padding: 0 1; text-style: bold; color: $text-accent; }
     PromptLine > .prompt--others { width: auto; max-width: 60%; height: 1; color: $foreground 50%; padding: 0 1; }
