@@ -166,7 +166,7 @@ class ConsoleApp(BaseApp[Any]):
         self.call_after_refresh(self._start)
 
     async def _start(self) -> None:
-        if self._play is None and self.services.replay is None:
+        if self._play is None:
             try:
                 await self.services.require_target()
             except ConfigError as error:
@@ -190,7 +190,7 @@ class ConsoleApp(BaseApp[Any]):
             self.workspace.open("run", "")
         if self.services.settings.watch:
             self.call_later(self.dispatcher.submit, f"watch {self.services.settings.watch}")
-        if not self.services.settings.readonly and self.services.replay is None:
+        if not self.services.settings.readonly:
             self.services.supervisor.keep("runners", lambda: self._run_actions.keep_runners(self.notify_plainly))
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)

@@ -13,7 +13,7 @@ import msgspec
 from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_folder, read_file, shipped_blueprints
-from actions.base.yamldoc import MAX_BYTES, Document, load_document, read_input
+from actions.base.yamldoc import MAX_BYTES, Document
 from actions.blueprint.consistency import blueprint_problems
 from actions.blueprint.model import (
     SCHEMA,
@@ -31,15 +31,14 @@ from actions.blueprint.parts import Expectation, Name
 from actions.blueprint.problem import BlueprintProblem
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
+from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
-
-FILE_NAME = "blueprint.yaml"
 
 T = TypeVar("T")
 
 Where = tuple[str | int, ...]
 
-_KEYS = tuple(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder")
+_KEYS = (*(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder"), CHECKS)
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
 _PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\[\.\.\.\]")
 _BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -84,9 +83,7 @@ def require_access(blueprint: Blueprint) -> None:
 
 
 def _read(folder: Path) -> tuple[Document, Blueprint]:
-    path = folder / FILE_NAME
-    document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
-    document.require_plain(BlueprintError)
+    document = read_blueprint(folder)
     return document, _blueprint_of(document, folder)
 
 
@@ -115,6 +112,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         title=value["title"],
         summary=value["summary"],
         cluster=_convert(document, value.get("cluster"), Cluster, ("cluster",)),
+        uses=tuple(value.get("uses", ())),
         parameters=_section(document, "parameters", Parameter),
         derived=_section(document, "derived", Derived),
         rules=_list(document, "rules", ParameterRule),

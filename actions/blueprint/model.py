@@ -216,8 +216,6 @@ class Preset(Part, frozen=True, kw_only=True):
     """Terraform roots by stage that replace those of the stages."""
     mirror: str = ""
     """Asset folder that serves operators, e.g. `mirror`. Empty: the operator's mirror, or the pinned source."""
-    simulate_terraform: bool = False
-    """True: stages run without the `terraform` program too; they are then marked as simulated."""
     is_cost_simulated: bool = False
 
 
@@ -229,6 +227,8 @@ class Blueprint(Part, frozen=True, kw_only=True):
     title: str
     summary: str
     cluster: Cluster
+    uses: tuple[str, ...] = ()
+    """Names of components: files with a piece of a blueprint, merged into this one in their order."""
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     derived: dict[str, Derived] = msgspec.field(default_factory=dict)
     """In order: a derived value may use those before it."""

@@ -1,4 +1,4 @@
-"""A problem of a blueprint, with its place in `blueprint.yaml`."""
+"""A problem of a blueprint, with its place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BlueprintProblem(msgspec.Struct, frozen=True):
     """A mistake, a sentence for the operator, and its place."""
 
     where: Where
-    """Path in `blueprint.yaml`."""
+    """Path in the blueprint with its components."""
     message: str = ""
     hint: str = ""
     error: BlueprintError | None = None

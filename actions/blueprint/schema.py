@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
 
@@ -15,17 +15,39 @@ from actions.blueprint.parts import EXPECTATION, Expectation
 
 SCHEMA_ASSET = "schema/blueprint.schema.json"
 
+_NAMED = ("Parameter", "Derived", "Holding", "SecretObject", "Results", "Preset")
+"""The structures that components may have under the same name: the file may leave any key to them."""
+_TAKEN = (("Blueprint", "stages", "id"), ("CheckStage", "checks", "title"), ("CapacityStage", "quotas", "title"))
+"""The lists that take what components have by name, with the key of the name."""
+_TAGS = {"kind", "check"}
+
 
 def blueprint_schema() -> dict[str, Any]:
-    """The schema, draft 2020-12."""
+    """The schema, draft 2020-12. It is that of the file, so before its components are merged into it."""
     schema = msgspec.json.schema(Blueprint, schema_hook=_hooked)
-    body = schema["$defs"]["Blueprint"]
+    definitions = schema["$defs"]
+    body = definitions["Blueprint"]
     body["properties"].pop("folder")  # where it was loaded from: not a key of the file
+    body["properties"]["checks"] = {"type": "object", "additionalProperties": {"type": "object"}, "default": {}}
+    for name in _NAMED:
+        definitions[name].pop("required", None)
+    for name, key, named_by in _TAKEN:
+        listed = definitions[name]["properties"][key]
+        listed["items"] = _taken(listed["items"], named_by, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "eksml-tui blueprint",
         **schema,
     }
+
+
+def _taken(items: Mapping[str, Any], named_by: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of items that are whole, a name, or a name with the keys that differ from a component's."""
+    whole = items.get("anyOf", [items])
+    kinds = [definitions[each["$ref"].rpartition("/")[2]] for each in whole]
+    keys = sorted({name for kind in kinds for name in kind["properties"]} - _TAGS | {"uses"})
+    differing = {"type": "object", "required": [named_by], "propertyNames": {"enum": keys}}
+    return {"anyOf": [*whole, {"type": "string"}, differing]}
 
 
 def schema_text() -> str:

@@ -1,22 +1,33 @@
-"""The files that a blueprint refers to: its manifests and Terraform roots. Operators' are in `operators`.
+"""The files of a blueprint: its components, manifests and Terraform roots. Operators' are in `operators`.
 
-Manifests are read strictly and never from outside the blueprint's folder. Terraform roots that several blueprints use
-lie in a shared folder of the program and are named `common/…`; a run keeps copies of those that its blueprint names, in
-the same place below its own copy of the blueprint.
+Components are files with a piece of a blueprint, merged by key before anything is checked. `uses` names them. Mappings
+are merged at any depth, those of the components in that order and the blueprint's own last: what stands later replaces
+what stands before, and a list is replaced as a whole. Rules are joined. In `stages`, in `checks` and in `quotas` a name
+stands for what a component has under it, and a mapping with such a name is merged over that: so the order of stages is
+the blueprint's alone.
+
+All files are read strictly. What several blueprints use is named `common/…` and lies in the blueprint's folder, in the
+folder `common` beside it, or in that of the program; a run keeps copies of what its blueprint names, in the same place
+below its own copy of the blueprint. Nothing is read from elsewhere.
+
+Source: GitLab's `include` merges in the same way; Kustomize calls such a piece a component.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.errors import BlueprintError, FormatError
+from actions.base.errors import BlueprintError, FormatError, InputError
 from actions.base.files import shipped_blueprints
-from actions.base.yamldoc import MAX_BYTES, Document, load_documents, read_input
+from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
 from actions.blueprint.model import Blueprint
+from actions.blueprint.problem import known_names
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
 
@@ -40,8 +51,8 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     Raises:
         BlueprintError: The file is missing, is not strict YAML, or one of its documents is not an object.
     """
-    path = inside(folder, relative)
-    return parse_manifests(read_input(path, kind=BlueprintError), file=_shown(folder, relative))
+    path, own = located(folder, relative), folder / relative
+    return parse_manifests(read_input(path, kind=BlueprintError), file=str(own if own.exists() else path))
 
 
 def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> list[Document]:
@@ -61,10 +72,6 @@ def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> 
     return documents
 
 
-def _shown(folder: Path, relative: str) -> str:
-    return str(folder / relative)
-
-
 def _require_object(document: Document) -> None:
     value = document.value
     if not isinstance(value, dict):
@@ -78,7 +85,7 @@ def _require_object(document: Document) -> None:
 
 
 SHARED = "common"
-"""First step of the path of a root that is not the blueprint's own."""
+"""First step of the path of what is not the blueprint's own."""
 
 _BY_GIT = re.compile(
     r"git(?:::|@)|(?:github\.com|bitbucket\.org)/|(?:registry\.terraform\.io/)?[\w-]+/[\w-]+/[a-z0-9]+(?://|$)"
@@ -86,28 +93,31 @@ _BY_GIT = re.compile(
 _AWS_PROVIDER = re.compile(r'"(?:[\w.]+/)?hashicorp/aws"')
 
 
-def root_folder(folder: Path, root: str) -> Path:
-    """Return the folder of a root: in the blueprint's; for a `common/…` that is not there, in the program's shared one.
+def located(folder: Path, relative: str) -> Path:
+    """Return the path of a file or folder that a blueprint names: its own; for `common/…` also one that it shares.
 
     Raises:
         BlueprintError: The path leaves those folders.
     """
-    own = inside(folder, root)
-    if is_shared(root) and not own.is_dir():
-        return inside(shipped_blueprints(), root)
+    own = inside(folder, relative)
+    if is_shared(relative) and not own.exists():
+        for library in (folder.absolute().parent, shipped_blueprints()):
+            if (library / relative).exists():
+                return inside(library, relative)
     return own
 
 
-def is_shared(root: str) -> bool:
-    """Return whether a root is named as one of the program's."""
-    return Path(root).parts[:1] == (SHARED,)
+def is_shared(relative: str) -> bool:
+    """Return whether a path is named as one that several blueprints share."""
+    return Path(relative).parts[:1] == (SHARED,)
 
 
-def shared_roots(blueprint: Blueprint) -> Iterator[str]:
-    """The shared roots that a blueprint names, under whatever preset."""
+def _shared_files(blueprint: Blueprint) -> dict[str, Path]:
+    """Return the shared roots and manifests that a blueprint names, under whatever preset, with where they are."""
     named = [stage.root for stage in blueprint.stages if isinstance(stage, TerraformStage)]
     named += [root for preset in blueprint.presets.values() for root in preset.roots.values()]
-    yield from (root for root in dict.fromkeys(named) if is_shared(root))
+    named += [file for stage in blueprint.stages for file in stage.files]
+    return {name: located(blueprint.folder, name) for name in named if is_shared(name)}
 
 
 def variables_of(folder: Path, root: str) -> Mapping[str, bool]:
@@ -187,7 +197,7 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
 
 def _source_of(folder: Path, root: str) -> str:
     try:
-        text = source_of(root_folder(folder, root))
+        text = source_of(located(folder, root))
     except FormatError as error:
         raise BlueprintError(error.message, hint=error.hint) from error
     if not text:
@@ -201,3 +211,234 @@ def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, Terraf
         match block.headers:
             case [(found, name)] if found == kind:
                 yield name, block
+
+
+FILE_NAME = "blueprint.yaml"
+CHECKS = "checks"
+"""The section of checks and quotas that stages name: by title."""
+
+SECTIONS = ("parameters", "derived", "rules", "holdings", "secrets", "results", CHECKS, "stages", "presets")
+"""The keys of a component."""
+_KEYS = f"Its keys: {', '.join(SECTIONS)}."
+_COMPONENT = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+E = TypeVar("E", bound=InputError)
+
+
+def read_blueprint(folder: Path) -> Document:
+    """Read the blueprint in `folder`, merged with its components.
+
+    Raises:
+        BlueprintError: A file cannot be read, or names what is not there.
+    """
+    own = _read(folder / FILE_NAME)
+    if not isinstance(own.value, dict):
+        return own
+    merged = MergedDocument(own)
+    for index, name in enumerate(_used(own)):
+        file = _file(folder, name)
+        path = located(folder, file)
+        if not path.is_file():
+            hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
+            raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
+        used_by = f"{own.file}:{own.position('uses', index)[0]}"
+        merged.add(_component(folder / file if (folder / file).is_file() else path, used_by), used_by)
+    merged.finish()
+    return merged
+
+
+def shared_by(blueprint: Blueprint) -> dict[str, Path]:
+    """Return what a blueprint uses from outside of its folder, by its path in a copy: components, roots, manifests."""
+    files = {_file(blueprint.folder, name) for name in blueprint.uses}
+    taken = {file: located(blueprint.folder, file) for file in sorted(files) if is_shared(file)}
+    return taken | _shared_files(blueprint)
+
+
+def _file(folder: Path, name: str) -> str:
+    """Return the path of a component: in the blueprint's own folder, or else one that several blueprints share."""
+    return f"{name}.yaml" if (folder / f"{name}.yaml").is_file() else f"{SHARED}/{name}.yaml"
+
+
+def _read(path: Path) -> Document:
+    document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
+    document.require_plain(BlueprintError)
+    return document
+
+
+def _used(own: Document) -> list[str]:
+    names = own.value.get("uses", [])
+    if not isinstance(names, list):
+        raise own.error(BlueprintError, "uses must be a list.", "uses", hint="Put a - before each item.")
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or _COMPONENT.fullmatch(name) is None or f"{name}.yaml" == FILE_NAME:
+            message = f"{str(name)[:60]!r} is not the name of a component."
+            raise own.error(BlueprintError, message, "uses", index, hint="Use lower case, digits and -.")
+        if name in names[:index]:
+            raise own.error(BlueprintError, f"the component {name} is named twice.", "uses", index, hint="Remove one.")
+    return names
+
+
+def _component(path: Path, used_by: str) -> Document:
+    try:
+        found = _read(path)
+    except BlueprintError as error:
+        text = error.message.removeprefix(error.file).partition(": ")[2]
+        raise BlueprintError(
+            _by(text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
+        ) from error
+    if not isinstance(found.value, dict):
+        raise found.error(BlueprintError, _by("a component is a mapping.", used_by), hint=_KEYS)
+    for key, value in found.value.items():
+        if key not in SECTIONS:
+            raise found.error(BlueprintError, _by(f"a component has no key {key!r}.", used_by), key, hint=_KEYS)
+        if not isinstance(value, list if key == "rules" else dict):
+            kind = "list" if key == "rules" else "mapping"
+            raise found.error(BlueprintError, _by(f"{key} of a component must be a {kind}.", used_by), key)
+    return found
+
+
+def _by(message: str, used_by: str) -> str:
+    return f"{message.removesuffix('.')} (used by {used_by})."
+
+
+class MergedDocument(Document):
+    """A blueprint's document with its components in it: an error points at the file that has what is wrong.
+
+    Args:
+        own: The blueprint's own document.
+    """
+
+    def __init__(self, own: Document) -> None:
+        super().__init__(own.file, {}, {})
+        self._own = own
+        self._origins: dict[Path_, tuple[Document, Path_]] = {(): (own, ())}
+        """The document, and the path in it, of what stands at a path; what is below it stands below."""
+        self._named: dict[str, dict[str, Any]] = {"stages": {}, CHECKS: {}}
+        """The stages and checks that lists take by name."""
+        self._used_by: dict[str, str] = {}
+        """File and line that name a component, by the component's file."""
+
+    def add(self, component: Document, used_by: str) -> None:
+        """Merge a component over those before it.
+
+        Args:
+            component: Its document.
+            used_by: File and line that name it.
+        """
+        self._used_by[component.file] = used_by
+        for key, value in component.value.items():
+            if key == "rules":
+                self._join(component, value)
+            elif key in self._named:
+                self._over(self._named[key], (key,), value, component, (key,))
+            else:
+                self._over(self.value.setdefault(key, {}), (key,), value, component, (key,))
+
+    def finish(self) -> None:
+        """Merge the blueprint itself over its components, and take what it names from them."""
+        own = self._own.value
+        for key, value in own.items():
+            if key == "rules" and isinstance(value, list):
+                self._join(self._own, value)
+            elif key == CHECKS and isinstance(value, dict):
+                self._over(self._named[CHECKS], (key,), value, self._own, (key,))
+            elif isinstance(value, dict) and isinstance(self.value.setdefault(key, {}), dict):
+                self._over(self.value[key], (key,), value, self._own, (key,))
+            else:
+                self.value[key] = deepcopy(value)
+        presets, stages = self.value.get("presets"), self.value.get("stages")
+        if isinstance(presets, dict):
+            self.value["presets"] = {**{name: presets[name] for name in own.get("presets", {})}, **presets}
+        if isinstance(stages, list):
+            below = self._below(CHECKS)
+            self._take(stages, ("stages",), "id", self._below("stages"))
+            for index, stage in enumerate(stages):
+                for key in (CHECKS, "quotas"):
+                    listed = stage.get(key) if isinstance(stage, dict) else None
+                    if isinstance(listed, list):
+                        self._take(listed, ("stages", index, key), "title", below)
+            self._leave_out([stage.get("id") for stage in stages if isinstance(stage, dict)])
+
+    def _join(self, document: Document, rules: list[Any]) -> None:
+        joined = self.value.setdefault("rules", [])
+        for index, rule in enumerate(rules):
+            self._origins["rules", len(joined)] = (document, ("rules", index))
+            joined.append(deepcopy(rule))
+
+    def _over(
+        self, target: dict[str, Any], at: Path_, value: Mapping[str, Any], document: Document, source: Path_
+    ) -> None:
+        """Merge a mapping, which stands at `source` of a document, over what stands at `at`."""
+        for key, item in value.items():
+            below, place = (*at, key), (*source, key)
+            if isinstance(item, dict) and isinstance(target.get(key), dict):
+                self._over(target[key], below, item, document, place)
+                continue
+            if key in target:
+                for old in [path for path in self._origins if path[: len(below)] == below]:
+                    del self._origins[old]
+            self._origins[below] = (document, place)
+            target[key] = deepcopy(item)
+
+    def _below(self, section: str) -> dict[str, list[Path_]]:
+        """Return the paths below each name of a section that have an origin of their own."""
+        found: dict[str, list[Path_]] = {}
+        for path in self._origins:
+            if path[:1] == (section,) and len(path) > 2:
+                found.setdefault(str(path[1]), []).append(path)
+        return found
+
+    def _take(self, items: list[Any], at: Path_, key: str, below: Mapping[str, Sequence[Path_]]) -> None:
+        """Put what components have into a list, for each name in it and under each mapping with such a name."""
+        section = "stages" if key == "id" else CHECKS
+        known = self._named[section]
+        for index, item in enumerate(items):
+            own = dict(item) if isinstance(item, dict) else {key: item}
+            name = own.pop("uses", own.get(key))
+            if not isinstance(name, str) or (isinstance(item, dict) and "uses" not in item and name not in known):
+                continue
+            if not isinstance(known.get(name), dict):
+                what = "stage" if section == "stages" else "check"
+                message = f"no component that is used has a {what} {name[:60]!r}."
+                raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
+            place = (*at, index)
+            document, source = self._origin(place)
+            taken = {key: own.get(key), **deepcopy(known[name])}
+            for path in below.get(name, ()):
+                self._origins[*place, *path[2:]] = self._origins[path]
+            for part in known[name]:
+                self._origins.setdefault((*place, part), self._origin((section, name, part)))
+            self._origins[place] = (document, source)
+            if isinstance(item, dict):
+                self._over(taken, place, own, document, source)
+            items[index] = taken
+
+    def _leave_out(self, stages: list[object]) -> None:
+        """Leave out what presets of components say of stages that the blueprint does not have."""
+        presets = self.value.get("presets")
+        for name, preset in presets.items() if isinstance(presets, dict) else ():
+            for key in ("expect", "roots"):
+                given = preset.get(key) if isinstance(preset, dict) else None
+                if isinstance(given, dict):
+                    for stage in set(given).difference(map(str, stages)):
+                        if self._origin(("presets", name, key, stage))[0] is not self._own:
+                            del given[stage]
+
+    def _origin(self, path: Path_) -> tuple[Document, Path_]:
+        for length in range(len(path), -1, -1):
+            if path[:length] in self._origins:
+                document, source = self._origins[path[:length]]
+                return document, (*source, *path[length:])
+        return self._own, path
+
+    def position(self, *path: str | int) -> Position:
+        """Return the position of `path`, or of its nearest known parent, in the file that has it."""
+        document, source = self._origin(path)
+        return document.position(*source)
+
+    def error(self, kind: type[E], message: str, *path: str | int, hint: str = "") -> E:
+        """An error of `kind` that points at `path` in the file that has it, and names who uses that file."""
+        document, source = self._origin(path)
+        if document is self._own:
+            return document.error(kind, message, *source, hint=hint)
+        return document.error(kind, _by(message, self._used_by[document.file]), *source, hint=hint)

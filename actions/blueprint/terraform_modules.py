@@ -18,7 +18,7 @@ from actions.base.files import read_file, write_private
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import cache_folder, mirror_folder
 from actions.blueprint.parameters import Binding, skipped_stages
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.modules import MAX_ARCHIVE_BYTES, ModuleRelease, module_calls, release_files
 from actions.terraform.providers import MAX_PACKAGE_BYTES, ProviderPackage, locked_packages
@@ -43,7 +43,7 @@ def called_modules(blueprint: Blueprint, skipped: Iterable[str] = ()) -> tuple[M
     """
     left_out = frozenset(skipped)
     stages = [each for each in blueprint.stages if isinstance(each, TerraformStage) and each.id not in left_out]
-    calls = [call for stage in stages for call in module_calls(root_folder(blueprint.folder, stage.root))]
+    calls = [call for stage in stages for call in module_calls(located(blueprint.folder, stage.root))]
     return tuple({call.release.key: call.release for call in calls}.values())
 
 
@@ -160,7 +160,7 @@ def pinned_packages(blueprint: Blueprint) -> tuple[ProviderPackage, ...]:
     """Return the packages that the lock files of a blueprint's roots pin, each once."""
     stages = [stage for stage in blueprint.stages if isinstance(stage, TerraformStage)]
     roots = dict.fromkeys(stage.root for stage in stages)
-    found = [one for root in roots for one in locked_packages(root_folder(blueprint.folder, root) / LOCK_FILE)]
+    found = [one for root in roots for one in locked_packages(located(blueprint.folder, root) / LOCK_FILE)]
     return tuple({package.key: package for package in found}.values())
 
 

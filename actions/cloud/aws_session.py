@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import (
     AccessError,
@@ -485,7 +486,7 @@ async def retry_not_found(
         ConsoleError: Any other failure of `call`, at once.
     """
     until = clock.monotonic() + grace_seconds
-    pause = _FIRST_PAUSE_SECONDS
+    backoff = Backoff(clock, first_seconds=_FIRST_PAUSE_SECONDS, longest_seconds=grace_seconds)
     while True:
         try:
             return await call()
@@ -493,5 +494,4 @@ async def retry_not_found(
             left = until - clock.monotonic()
             if left <= 0:
                 raise
-        await clock.sleep(min(pause, left))
-        pause *= 2
+        await clock.sleep(min(backoff.next_seconds(), left))

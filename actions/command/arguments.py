@@ -94,7 +94,7 @@ class SwapArguments(Arguments, frozen=True):
 class FocusArguments(Arguments, frozen=True):
     """Move to a pane that is on screen."""
 
-    pane: Annotated[str, _naming("pane", "A pane's name or number, or next, previous, left, right, up, down.")]
+    pane: Annotated[str, _naming("pane", "A pane's name or key, or next, previous, left, right, up, down.")]
 
 
 class ObjectArguments(Arguments, frozen=True):
@@ -397,19 +397,6 @@ class ScreenshotArguments(Arguments, frozen=True):
     """Save the screen."""
 
     file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
-
-
-class ReplayArguments(Arguments, frozen=True):
-    """Move in the time of a replay."""
-
-    action: Annotated[
-        Literal["toggle", "play", "pause", "step", "back", "seek", "speed"],
-        Meta(description="toggle (pause or play), play, pause, step, back (a step), seek, speed."),
-    ] = "toggle"
-    to: Annotated[
-        str,
-        Meta(description="seek: 14:02, 14:02:07 (UTC), +30s, -2m, 90s, start, end. speed: 4. step, back: how many."),
-    ] = ""
 
 
 class ThemeArguments(Arguments, frozen=True):

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -39,7 +39,7 @@ from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
-from actions.blueprint.source_files import git_modules, root_folder, shared_roots
+from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
 from actions.blueprint.version_rules import require_together
@@ -97,7 +97,7 @@ def create_folder(
     source: Path,
     environment: Mapping[str, str],
     clock: Clock,
-    roots: Mapping[str, Path] = MappingProxyType({}),
+    shared: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
     base: Path | None = None,
 ) -> Path:
@@ -109,7 +109,7 @@ def create_folder(
         environment: Variables for the run's processes in addition to the console's own. Credentials are not stored;
             empty values are.
         clock: Stamps the journal.
-        roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
+        shared: What the blueprint uses from outside of its folder, files and folders, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
         base: The folder of all runs, if not the usual one.
 
@@ -128,10 +128,10 @@ def create_folder(
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
     try:
         copy = blueprint_path(scratch)
-        _copy_folder(source, copy)
-        for place, root in roots.items():
+        _copy(source, copy)
+        for place, path in shared.items():
             if not (copy / place).exists():
-                _copy_folder(root, copy / place)
+                _copy(path, copy / place)
         if supplies is not None:
             _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
@@ -167,8 +167,16 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return endpoints | kept
 
 
-def _copy_folder(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder, or one file."""
+    if source.is_file():
+        _copy_files([source], source.parent, target.parent)
+        return
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    _copy_files(files, source, target)
+
+
+def _copy_files(files: Sequence[Path], source: Path, target: Path) -> None:
     top = source.resolve()
     for path in files:
         if not path.resolve().is_relative_to(top):
@@ -178,7 +186,7 @@ def _copy_folder(source: Path, target: Path) -> None:
     size = sum(path.stat().st_size for path in files)
     if size > _MAX_BLUEPRINT_BYTES:
         raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
-    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
+    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     for path in files:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -245,10 +253,8 @@ def require_preconditions(
         ConfigError: One is missing.
         RefusedError: Terraform is too old to lock a state in the store.
     """
-    preset = blueprint.presets.get(binding.preset)
-    if not (preset and preset.simulate_terraform):
-        _require_programs(blueprint, binding, before_fetching=before_fetching)
-        _require_locks(blueprint, binding, store)
+    _require_programs(blueprint, binding, before_fetching=before_fetching)
+    _require_locks(blueprint, binding, store)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
         if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
@@ -265,7 +271,7 @@ def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching
                 f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
                 hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
             )
-        calls = module_calls(root_folder(blueprint.folder, stage.root))
+        calls = module_calls(located(blueprint.folder, stage.root))
         archived = {call.source for call in calls if before_fetching or module_archive(call.release) is not None}
         modules = [each for each in git_modules(blueprint.folder, stage.root) if each not in archived]
         if modules and shutil.which("git") is None:
@@ -280,7 +286,7 @@ def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
     """Require a Terraform that locks states in the store, if a root keeps its state there."""
     program, skipped = find_terraform(), skipped_stages(blueprint, binding)
     roots = [
-        root_folder(blueprint.folder, stage.root)
+        located(blueprint.folder, stage.root)
         for stage in blueprint.stages
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
@@ -350,7 +356,7 @@ def create_run(
         return create_folder(
             created,
             source=blueprint.folder,
-            roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
+            shared=shared_by(blueprint),
             supplies=supplies,
             environment={**environment, **found_by},
             clock=clock,

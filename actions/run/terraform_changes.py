@@ -16,7 +16,7 @@ from actions.base.decoding import json_document
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, FormatError, MissingError, RefusedError
 from actions.base.untrusted import one_line
 from actions.blueprint.catalogue import load_blueprint
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.stages import TerraformStage
 from actions.run.context.state_backend import state_backend_of
 from actions.run.journal.elsewhere import refuse_elsewhere
@@ -31,10 +31,8 @@ from actions.terraform.backend import own_backend
 from actions.terraform.detached import DetachedOperation
 from actions.terraform.driver import find_terraform
 from actions.terraform.events import UNOBSERVED
-from actions.terraform.simulation.terraform import count_simulated
 from actions.terraform.working_directory import (
     LOCK_FILE,
-    SIMULATED_STATE,
     STATE_FILE,
     UNSAVED_STATE,
     VANISHED_STATE,
@@ -176,12 +174,11 @@ class _Answer(msgspec.Struct, frozen=True):
 def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
     """Ask Terraform for the state of a stage."""
     work = terraform_path(folder, stage.id)
-    if (work / SIMULATED_STATE).exists():
-        return _Answer(count_simulated(work), "a simulation")
-    program, kept_in = find_terraform(), ""
+    kept_in = ""
     try:
         root = work if is_prepared(work) else _root_of(folder, view, stage)
         environment = load_environment(folder) if environment_path(folder).exists() else {}
+        program = find_terraform(environment)
         kept_in = own_backend(root)
         if not may_hold(view, stage, is_prepared=is_prepared(work), backend=kept_in):
             return _Answer(0)
@@ -205,7 +202,7 @@ def _root_of(folder: Path, view: RunView, stage: StageView) -> Path:
     declared = blueprint.stage(stage.id)
     if not isinstance(declared, TerraformStage):
         raise BlueprintError(f"{stage.id} is of another kind in the run's copy of its blueprint.")
-    return root_folder(blueprint.folder, declared.root)
+    return located(blueprint.folder, declared.root)
 
 
 def _unsaved(directory: WorkingDirectory) -> tuple[str, ...] | None:

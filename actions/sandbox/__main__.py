@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, InputError, MissingError
 from actions.base.files import private_directory
+from actions.sandbox.locate import find_sandbox, sandbox_folder
 from actions.sandbox.model.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
@@ -28,18 +29,21 @@ The token is in that file, which only you can read. Control-C ends it."""
 class Invocation(msgspec.Struct, frozen=True):
     """The arguments of the command line, checked."""
 
+    name: str
     folder: Path
     options: SandboxOptions
     port: int
     is_foreground: bool
     scale: str
     idle_seconds: float
+    faults: Sequence[str] | None = None
+    """The words for the faults of the one that runs; `None` to serve."""
 
 
 def read_arguments(argv: Sequence[str]) -> Invocation:
     """Read the command line; ends the program with 2 if it is wrong."""
     parser = argparse.ArgumentParser(prog="python -m actions.sandbox", description="Serve the embedded cluster.")
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="folder of its kubeconfig and state")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder of its kubeconfig and state")
     parser.add_argument("--name", default="demo", help="name of the sandbox (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0, the default, takes any free one")
     parser.add_argument("--speed", type=float, default=SandboxOptions().speed, help="workloads print so much faster")
@@ -49,13 +53,32 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     parser.add_argument(
         "--foreground", action="store_true", help="print the path of the kubeconfig; serve until stopped"
     )
+    parser.add_argument("verb", nargs="?", choices=["faults"], help="list, inject or clear faults in the one that runs")
+    parser.add_argument("words", nargs="*", metavar="WORD")
     given = parser.parse_args(argv)
     if given.speed <= 0:
         parser.error("--speed must be above 0")
     if not 0 <= given.port < 65_536:
         parser.error("--port must be between 0 and 65535")
     options = SandboxOptions(speed=given.speed, seed=given.seed)
-    return Invocation(given.state.resolve(), options, given.port, given.foreground, given.scale, given.idle)
+    folder = (given.state or sandbox_folder(given.name)).resolve()
+    faults = given.words if given.verb else None
+    return Invocation(given.name, folder, options, given.port, given.foreground, given.scale, given.idle, faults)
+
+
+def print_faults(name: str, words: Sequence[str]) -> None:
+    """Carry out the words for the faults of a sandbox that runs, and print the faults that they concern.
+
+    Raises:
+        ConsoleError: It does not run, or the words make no sense.
+    """
+    from actions.sandbox.faults.client import control_faults
+
+    found = find_sandbox(name)
+    if found is None:
+        raise MissingError(f"Sandbox {name} is not running.", hint="Use --name demo for the sandbox of --demo.")
+    for fault in control_faults(found.kubeconfig, words):
+        print(fault.line())  # noqa: T201 - the answer
 
 
 async def serve(invocation: Invocation) -> None:
@@ -119,10 +142,14 @@ def main() -> int:
     """Run the process and return its exit code."""
     os.umask(0o077)
     try:
-        asyncio.run(serve(read_arguments(sys.argv[1:])))
+        invocation = read_arguments(sys.argv[1:])
+        if invocation.faults is not None:
+            print_faults(invocation.name, invocation.faults)
+        else:
+            asyncio.run(serve(invocation))
     except ConsoleError as error:
         print(error.sentence(), file=sys.stderr)  # noqa: T201 - the reason why it ended
-        return 1
+        return 2 if isinstance(error, InputError) else 1
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +15,16 @@ from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, UnreachableError
 from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_folder, take_lock
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
+from actions.base.proxies import past_proxies
 
 START_SECONDS = 60.0
 CREDENTIALS = "aws-credentials"
+PROGRAMS = "bin"
+REGION = "us-west-2"
+_OTHERS_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
 _POLL_SECONDS = 0.05
 
 
@@ -54,6 +62,30 @@ class RunningSandbox(msgspec.Struct, frozen=True):
     def credentials(self) -> Path:
         """The path of AWS credentials that it accepts, 0600."""
         return self.folder / CREDENTIALS
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the programs that it brings: `terraform`, its own, which makes nothing real."""
+        return self.folder / PROGRAMS
+
+    def environment(self, region: str = "") -> dict[str, str]:
+        """Return the variables with which AWS clients reach its account instead of AWS.
+
+        Where there is no `terraform`, PATH leads to its own, first: what one has begun, another does not continue.
+        """
+        path = os.environ.get("PATH", os.defpath)
+        return {
+            "AWS_ENDPOINT_URL": self.process.aws_endpoint_url,
+            "AWS_REGION": region or REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.credentials),
+            "AWS_PROFILE": "default",
+            "AWS_DEFAULT_PROFILE": "default",
+            **({} if shutil.which("terraform") else {"PATH": f"{self.programs}{os.pathsep}{path}"}),
+            **past_proxies(os.environ),
+            **dict.fromkeys(_OTHERS_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
+        }
 
 
 def sandbox_folder(name: str) -> Path:

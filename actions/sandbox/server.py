@@ -33,7 +33,14 @@ from actions.sandbox.faults.routes import add_fault_routes
 from actions.sandbox.model.keys import AccessKey, make_keys
 from actions.sandbox.model.kubelet_api import KubeletApi
 from actions.sandbox.model.options import SandboxOptions
-from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
+from actions.sandbox.statefiles import (
+    VIEWER,
+    remove_process,
+    write_credentials,
+    write_kubeconfig,
+    write_process,
+    write_terraform,
+)
 
 _POLL_SECONDS = 5.0
 
@@ -139,6 +146,7 @@ async def serving(
         keys, certificate = make_keys(), make_certificate(time)
         kubeconfig = write_kubeconfig(folder, url=url, authority=certificate.authority, cluster=arn, keys=keys)
         write_credentials(folder, keys.access_key)
+        write_terraform(folder)
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=CONTROLLER_AGENT)
         stack.push_async_callback(session.aclose)
         fault_middleware = FaultMiddleware(parts.panel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import msgspec
 import yaml
 
 from actions.base.decoding import decode_json
-from actions.base.files import read_file, write_private
-from actions.base.process import own_identity
-from actions.sandbox.locate import CREDENTIALS, ProcessFile
+from actions.base.files import private_directory, read_file, write_private
+from actions.base.process import own_identity, own_module
+from actions.sandbox.locate import CREDENTIALS, PROGRAMS, ProcessFile
 from actions.sandbox.model.keys import AccessKey, SandboxKeys
 
 KUBECONFIG = "kubeconfig"
@@ -59,6 +60,15 @@ def write_credentials(folder: Path, key: AccessKey) -> Path:
     text = f"[default]\naws_access_key_id = {key.id}\naws_secret_access_key = {key.secret}\n"
     write_private(path, text.encode())
     return path
+
+
+def write_terraform(folder: Path) -> Path:
+    """Write the program that stands in for `terraform`, and return its folder, which is to be put on PATH."""
+    programs = private_directory(folder / PROGRAMS)
+    path = programs / "terraform"
+    write_private(path, f'#!/bin/sh\nexec {shlex.join(own_module("actions.sandbox.terraform"))} "$@"\n'.encode())
+    path.chmod(0o700)
+    return programs
 
 
 def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url: str, speed: float) -> Path:

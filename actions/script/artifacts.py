@@ -21,8 +21,6 @@ from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, expanded, open_file
 
 MADE = ".eksml-artifacts"
-_OWN_PICTURE = b'<svg class="rich-terminal"'
-"""The first bytes of a picture of the screen, also of versions that kept no list."""
 _LARGEST_BYTES = 64 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -165,7 +163,7 @@ def _require_own(folder: int, inside: Path, made: _MadeFiles) -> None:
         return
     is_plain = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= _LARGEST_BYTES
     data = _content(folder, inside.name) if is_plain else b""
-    if not is_plain or not (data.startswith(_OWN_PICTURE) or made.has(inside, data)):
+    if not is_plain or not made.has(inside, data):
         raise ConfigError(
             f"A script may not replace {str(inside)!r}: it exists already, and no script has made it.",
             hint="Name another file, or remove it.",

@@ -49,10 +49,10 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class Noticed:
-    """The conditions that have come true since the last command. Of a run, only where a replay has it on screen."""
+    """The conditions that have come true since the last command. Of a run, only where playing the script shows it."""
 
     def __init__(self) -> None:
-        self._replayed: set[str] = set()
+        self._shown_runs: set[str] = set()
         self._known: dict[tuple[str, str], tuple[int, StageState]] = {}
         """By run and stage: the attempt and the state that have been waited for."""
         self._ends: dict[str, RunState] = {}
@@ -65,15 +65,15 @@ class Noticed:
         self._text = ""
 
     def follow(self, run: RunView, *, is_new: bool) -> None:
-        """Notice what becomes of a run that a replay has on screen, too.
+        """Notice what becomes of a run that is on screen when the script is played, too.
 
         Args:
             run: The run.
             is_new: It has been launched just now; of an older one, what it has reached before is not waited for.
         """
-        if run.id in self._replayed:
+        if run.id in self._shown_runs:
             return
-        self._replayed.add(run.id)
+        self._shown_runs.add(run.id)
         if not is_new:
             for stage in run.stages:
                 self._known[run.id, stage.id] = (stage.attempt, stage.state)
@@ -125,7 +125,7 @@ class Noticed:
             self._asked_for[scene.run.id] = command
 
     def _followed(self, scene: Scene) -> RunView | None:
-        return scene.run if scene.run is not None and scene.run.id in self._replayed else None
+        return scene.run if scene.run is not None and scene.run.id in self._shown_runs else None
 
     def _is_ending(self, run: RunView) -> bool:
         """Return whether the run was asked to end: the step of that command waits until it has."""

@@ -89,6 +89,11 @@ def state_push_arguments(program: Path, file: str) -> list[str]:
     return [*_bare(program, "state push"), "-no-color", f"-lock-timeout={LOCK_PATIENCE}", file]
 
 
+def lock_arguments(program: Path) -> list[str]:
+    """`terraform untaint` of what no root has: it takes the lock of the state, gives it back, and changes nothing."""
+    return [*_bare(program, "untaint"), "-no-color", "-allow-missing", "-lock-timeout=0s", "terraform_data.none"]
+
+
 def unlock_arguments(program: Path, lock_id: str) -> list[str]:
     """`terraform force-unlock`."""
     return [*_bare(program, "force-unlock"), "-force", lock_id]

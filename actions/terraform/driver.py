@@ -1,4 +1,4 @@
-"""The driver of the `terraform` program for one root, and the choice between it and the simulation."""
+"""The driver of the `terraform` program for one root."""
 
 from __future__ import annotations
 
@@ -34,18 +34,16 @@ from actions.terraform.events import (
 )
 from actions.terraform.failure import UnknownEndError, failure_of
 from actions.terraform.modules import install_modules
-from actions.terraform.protocol import (
+from actions.terraform.plans import (
     Ended,
     OnEvent,
     PlanSummary,
     ResourceChange,
     RunningOperation,
-    Terraform,
     Variables,
     read_plan,
 )
 from actions.terraform.providers import installing
-from actions.terraform.simulation.terraform import SimulatedTerraform
 from actions.terraform.state import (
     EMPTY_STATE,
     DeadHolder,
@@ -58,7 +56,6 @@ from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
     QUERY_LOG,
-    SIMULATED_STATE,
     UNSAVED_STATE,
     UPDATE_PLAN_FILE,
     DeletionRecord,
@@ -90,8 +87,6 @@ class TerraformDriver:
         providers: Folder of archives of providers, likewise.
         store: Where the state is kept, if the root has no backend of its own; the work folder by default.
     """
-
-    is_simulated = False
 
     def __init__(
         self,
@@ -390,6 +385,15 @@ class TerraformDriver:
                 found.append(ended_holder(name, ids))
         return found
 
+    async def try_lock(self) -> None:
+        """Take the lock of the state, and give it back.
+
+        Raises:
+            StateLockedError: Another process has it.
+        """
+        refuse_if_readonly("terraform untaint")
+        await self._query(arguments.lock_arguments(self._program))
+
     async def unlock(self, lock: StateLock) -> None:
         """Remove a lock whose holder is dead.
 
@@ -510,51 +514,26 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def find_terraform() -> Path | None:
-    """Return the `terraform` program on PATH, `None` if there is none."""
-    found = shutil.which("terraform")
+def find_terraform(environment: Mapping[str, str] = MappingProxyType({})) -> Path | None:
+    """Return the `terraform` program on PATH, `None` if there is none.
+
+    Args:
+        environment: Variables of a run, which may have a PATH of its own.
+    """
+    found = shutil.which("terraform", path=environment.get("PATH"))
     return Path(found) if found else None
 
 
-def open_terraform(
-    root: Path,
-    work: Path,
-    environment: Mapping[str, str],
-    *,
-    may_simulate: bool = False,
-    program: Path | None = None,
-    clock: Clock | None = None,
-    modules: Path | None = None,
-    providers: Path | None = None,
-    store: StateBackend | None = None,
-) -> Terraform:
-    """Return the driver of a root: of the program; without one, and only if `may_simulate`, the simulation.
-
-    What one has begun, the other never continues.
-
-    Args:
-        root: The root in the blueprint's folder.
-        work: Private folder for its copy and its state.
-        environment: Variables for the program in addition to the usual ones.
-        may_simulate: The run's preset allows the simulation.
-        program: The program; looked up on PATH by default.
-        clock: The machine's by default.
-        modules: Folder of archives of modules, which are then not fetched.
-        providers: Folder of archives of providers, likewise.
-        store: Where the state is kept, if the root has no backend of its own; the work folder by default.
+def require_terraform(environment: Mapping[str, str]) -> Path:
+    """Return the `terraform` program; see `find_terraform`.
 
     Raises:
-        ConfigError: There is no program, and simulating is not allowed.
+        ConfigError: There is none.
     """
-    program = program or find_terraform()
-    was_simulated = (work / SIMULATED_STATE).exists()
-    if may_simulate and (program is None or was_simulated):
-        return SimulatedTerraform(root, work, environment, clock=clock)
+    program = find_terraform(environment)
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
-    return TerraformDriver(
-        root, work, environment, program=program, clock=clock, modules=modules, providers=providers, store=store
-    )
+    return program
 
 
 def _newest_change(operations: Mapping[str, DetachedOperation]) -> str:

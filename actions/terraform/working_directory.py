@@ -26,7 +26,6 @@ UPDATE_PLAN_FILE = "update.tfplan"
 VARIABLES_FILE = "run.tfvars.json"
 LOCK_FILE = ".terraform.lock.hcl"
 STATE_FILE = "terraform.tfstate"
-SIMULATED_STATE = "simulated.tfstate.json"
 UNSAVED_STATE = "errored.tfstate"
 PUSHED_STATE = "errored.tfstate.pushed"
 WAIVED_STATE = "errored.tfstate.waived"
@@ -246,14 +245,13 @@ class WorkingDirectory:
 
 
 def is_prepared(folder: Path) -> bool:
-    """Return whether a root was copied into a working directory, or simulated in it. A state alone is not enough."""
-    return folder.is_dir() and any(path.suffix == ".tf" or path.name == SIMULATED_STATE for path in folder.iterdir())
+    """Return whether a root was copied into a working directory. A state alone is not enough."""
+    return folder.is_dir() and any(path.suffix == ".tf" for path in folder.iterdir())
 
 
 def has_history(folder: Path) -> bool:
     """Return whether an operation was ever started in a working directory, or a plan is saved in it."""
-    names = (PLAN_RECORD, SIMULATED_STATE)
-    return any((folder / name).is_file() for name in names) or any(folder.glob("*.pid"))
+    return (folder / PLAN_RECORD).is_file() or any(folder.glob("*.pid"))
 
 
 def has_unsaved(folder: Path) -> bool:

@@ -9,16 +9,20 @@ from functools import cache
 from tests.support.sources import ROOT, modules_of
 
 SANDBOX = "actions.sandbox"
-ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.faults.client"})
-"""The process itself, and what the command line uses: to find or start a sandbox, and to control its faults."""
+ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.terraform.__main__", f"{SANDBOX}.locate"})
+"""The two programs, and by what the product finds or starts the first."""
+IMPORTER = ("tui.cli.sandbox", "demos")
+"""The one function of the product that imports it."""
 BORROWED = {
     # what every package uses
+    "actions.base.backoff",
     "actions.base.clock",
     "actions.base.decoding",
     "actions.base.errors",
     "actions.base.files",
     "actions.base.patterns",
     "actions.base.process",
+    "actions.base.proxies",
     "actions.base.untrusted",
     "actions.base.yamldoc",
     # facts of instance types, and the sums that a scheduler compares
@@ -29,7 +33,6 @@ BORROWED = {
     "actions.cluster.auth.session",
     "actions.cluster.auth.tls",
     "actions.cluster.http.errors",
-    "actions.cluster.http.retry",
     "actions.cluster.remote.port_forward",
     "actions.cluster.watch.health",
     "actions.cluster.watch.reflector",
@@ -69,9 +72,13 @@ def test_the_sandbox_borrows_what_is_listed() -> None:
     assert {name for name in borrowed if not is_inside(name)} == BORROWED
 
 
-def test_the_command_line_enters_by_the_entrances() -> None:
-    entered = {name for module, names in imports().items() if not is_inside(module) for name in names}
-    assert {name for name in entered if is_inside(name)} == ENTRANCES - {f"{SANDBOX}.__main__"}
+def test_one_function_of_the_product_imports_it() -> None:
+    entered = {(module, name) for module, names in imports().items() if not is_inside(module) for name in names}
+    assert {pair for pair in entered if is_inside(pair[1])} == {(IMPORTER[0], f"{SANDBOX}.locate")}
+    (module,) = (each for each in modules_of("tui") if each.dotted == IMPORTER[0])
+    (function,) = (node for node in module.nodes(ast.FunctionDef) if node.name == IMPORTER[1])
+    everywhere = [node for node in module.nodes(ast.ImportFrom) if is_inside(node.module or "")]
+    assert [node for node in ast.walk(function) if node in everywhere] == everywhere
 
 
 def test_nothing_in_the_sandbox_is_for_tests_alone() -> None:

@@ -101,8 +101,6 @@ def test_no_function_name_means_two_things() -> None:
 
 WORDS: Mapping[str, Sequence[str]] = {
     "capacity": ("actions/blueprint/stages.py", "actions/cluster/diagnose/rules", "actions/run"),
-    "capture": ("actions/capture", "actions/replay", "tui/cli/sharing/capture.py", "tui/feeds/replay.py"),
-    "captured": ("actions/capture",),
     "contents": ("actions/run/objects",),
     "evidence": ("actions/cluster/diagnose",),
     "home": ("actions/base/files.py", "tui/feeds/home.py", "tui/panes/home.py", "tui/present/home"),  # XDG's, the pane

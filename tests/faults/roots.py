@@ -144,13 +144,11 @@ def work_folder(folder: Path) -> Path:
     return terraform_path(folder, "net")
 
 
-def import_by_hand(folder: Path, address: str, resource_id: str, *, past_lock: bool = False) -> None:
+def import_by_hand(folder: Path, address: str, resource_id: str) -> None:
     """Carry out the command that the report on an open resource has."""
     text = terraform_table(terraform_report(folder, load_run(folder)), folder.name)
     command = next(line.strip() for line in text.splitlines() if " import " in line and f"'{address}'" in line)
     argv = [resource_id if word == "ID" else word for word in shlex.split(command)]
-    if past_lock:
-        argv.insert(argv.index("import") + 1, "-lock=false")
     environment = {**os.environ, **load_environment(folder)}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert not done.returncode, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import pytest
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import send_request
 from actions.run.report import run_table
-from actions.run.state.records import Outcome, Owned, RequestKind, decode_body
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
 from actions.sandbox.locate import RunningSandbox
 from actions.script.conditions import _audit
@@ -221,12 +221,3 @@ async def test_d01_the_whole_program_keeps_the_namespace_and_says_why(
         wait(lambda: shown()["state"] == "failed", "the end of the teardown")
     assert f"may not list secrets in {space}" in program.command("runs", "show", folder.name).stdout
     assert await somebody.get(ObjectRef("v1", "Secret", space, "foreign-secret")) is not None
-
-
-def test_d01_an_old_journal_has_no_unknowns() -> None:
-    outcome = decode_body('{"kind":"outcome","action":"audit","result":"done","leftovers":["Job default/x"]}')
-    assert isinstance(outcome, Outcome)
-    assert outcome.unknown == ()
-    owned = decode_body('{"kind":"owned","api_version":"v1","name":"x","object_kind":"ConfigMap"}')
-    assert isinstance(owned, Owned)
-    assert (owned.was_absent, owned.is_adopted) == (False, False)

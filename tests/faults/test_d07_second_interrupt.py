@@ -20,7 +20,7 @@ from actions.run.stages import terraform_reconcile as reconcile
 from actions.run.stages.terraform_reconcile import UNHEARD_SECONDS, may_interrupt
 from actions.run.state.records import Interrupted, RequestKind
 from actions.run.state.view import Interruption, RunState, TerraformMemory
-from actions.terraform.protocol import RunningOperation
+from actions.terraform.plans import RunningOperation
 from tests.faults import roots
 from tests.faults.rehearsal import records_of, wait_for_run
 from tests.faults.roots import finish, signals

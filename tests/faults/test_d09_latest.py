@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.run.client import find_run, list_runs
 from actions.run.journal.run_ids import known_numbers, short_ids, take_number
-from actions.run.journal.store import Journal
 from actions.run.launch import create_folder, new_run_id
-from actions.run.state.records import Created
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import CLUSTER
 from tests.faults.small import a_run
@@ -92,24 +90,6 @@ def test_a_beginning_that_a_broken_run_shares_is_ambiguous(tmp_path: Path) -> No
     assert find_run("demo-1121-aa", base=tmp_path / "runs").name == "demo-1121-aaaa"
 
 
-def test_runs_from_before_they_were_counted_come_first_by_their_time(tmp_path: Path) -> None:
-    created(tmp_path, "younger", days=-1)
-    created(tmp_path, "older", days=-2)
-    for name in ("younger", "older"):
-        journal = Journal(tmp_path / "runs" / name / "journal.db", SystemClock())
-        journal.connection.execute("DROP TRIGGER record_is_final")
-        journal.connection.execute("""UPDATE record SET json = replace(json, '"number"', '"title"') WHERE 0""")
-        journal.connection.execute("UPDATE record SET json = json_remove(json, '$.number')")
-        journal.close()
-    (tmp_path / "runs" / ".order").unlink()
-    assert [run.id for run in list_runs(tmp_path / "runs")] == ["younger", "older"]
-    (tmp_path / "runs" / "unknown").mkdir()  # it may be the newest: nobody knows
-    with pytest.raises(RefusedError, match="newest run, unknown"):
-        find_run("latest", base=tmp_path / "runs")
-    created(tmp_path, "counted", days=-9)
-    assert find_run("latest", base=tmp_path / "runs").name == "counted"
-
-
 def test_a_lost_list_is_made_anew_from_the_journals(tmp_path: Path) -> None:
     for name, days in (("c", 0), ("b", -5), ("a", -9)):
         created(tmp_path, name, days=days)
@@ -156,11 +136,6 @@ def test_a_short_id_names_one_run(tails: list[str]) -> None:
     for run_id, name in short.items():
         assert [other for other in ids if other.startswith(name)] == [run_id]
     assert short_ids(["old-1121-a3f9"]) == {"old-1121-a3f9": "old-1121-a3f9"}
-
-
-def test_a_record_without_a_number_is_read() -> None:
-    assert creation().number == 0
-    assert {field.name: field.default for field in fields(Created)}["number"] == 0
 
 
 def test_no_command_takes_another_run_for_the_latest(

@@ -243,7 +243,7 @@ def test_silence_is_counted_by_the_monotonic_clock(tmp_path: Path) -> None:
     assert first.is_stalled(clock.seconds + START_SECONDS + 1)
 
 
-def test_a_runner_of_an_earlier_version_leaves_no_sign_and_is_not_called_stalled(tmp_path: Path) -> None:
+def test_a_runner_whose_sign_of_life_is_missing_or_damaged_is_not_called_stalled(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
     lease = take_runner_lease(journal_path(folder), CLOCK)
     Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="provision")

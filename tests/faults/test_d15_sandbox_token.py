@@ -72,7 +72,7 @@ def test_d15_the_secrets_are_in_private_files_only(sandbox: RunningSandbox) -> N
     assert all(len(secret) >= 20 for secret in secrets.values())
     assert stat.S_IMODE(sandbox.folder.stat().st_mode) == 0o700
     holders = set()
-    for file in sandbox.folder.iterdir():
+    for file in filter(Path.is_file, sandbox.folder.iterdir()):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
         if any(secret in file.read_text(errors="replace") for secret in secrets.values()):
             holders.add(file.name)

@@ -53,14 +53,6 @@ def test_d17_what_a_script_has_made_is_replaced_by_the_next(program: Program) ->
     assert made.read_text() == "changed by hand"
 
 
-def test_d17_a_picture_of_an_earlier_version_is_replaced(program: Program) -> None:
-    steps = "  - open: nodes\n  - screenshot: nodes.svg\n"
-    assert play(program, steps, is_executed=True).returncode == 0
-    (program.home / "artifacts" / ".eksml-artifacts").unlink()
-    done = play(program, steps)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_d17_keys_lead_no_further_than_steps(program: Program) -> None:
     keys = " ".join("screenshot../typed.svg").replace("t .", "t space .", 1)
     done = play(program, f"  - press: colon {keys} enter\n  - wait: {{text: 'A script may not write', within: 60s}}\n")

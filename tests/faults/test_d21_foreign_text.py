@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import tui.cli.arguments
-import tui.cli.sandbox
+from actions.sandbox import __main__ as sandbox
 from tests.support.answering import answering, write_kubeconfig
 from tests.support.payloads import PAYLOADS, found_in
 from tests.support.program import Program
@@ -119,9 +119,10 @@ def test_d21_sandbox_faults_prints_no_control(
     }
     with answering(200, json.dumps([fault, fault | {"resources": [payload], "path": ""}])) as url:
         found = SimpleNamespace(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", url))
-        monkeypatch.setattr(tui.cli.sandbox, "find_sandbox", lambda _: found)
+        monkeypatch.setattr(sandbox, "find_sandbox", lambda _: found)
         monkeypatch.setattr("http.client.HTTPSConnection", _without_tls)
-        assert main(["sandbox", "faults"]) == 0
+        monkeypatch.setattr("sys.argv", ["sandbox", "faults"])
+        assert sandbox.main() == 0
     said = capsys.readouterr()
     assert "cut" in said.out
     assert not found_in(said.out + said.err)

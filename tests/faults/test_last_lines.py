@@ -24,6 +24,7 @@ from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
 from actions.run.output.streams import stored_losses
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Action, Operator, Outcome, RequestKind, Result, TakenOver
 from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.run.takeover.arrival import arrival_records
@@ -244,6 +245,29 @@ async def test_a_log_that_has_not_come_and_whose_pods_are_gone_has_a_gap(
     assert loss in view.stage("work").message
 
 
+async def test_a_pod_that_is_known_without_a_line_and_gone_has_a_gap(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
+) -> None:
+    """The lines have not left the machine that is lost: of the log the store had the name and no more."""
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
+    await carry_out_unwatched(folder)
+    (found,) = await pods_in(folder)
+    metadata, writer = found["metadata"], OutputWriter(folder, "work", clock=SystemClock())
+    writer.source("default", metadata["name"], "main", metadata["uid"])
+    writer.close()
+    await somebody.remove(ObjectRef("batch/v1", "Job", "default", own_name(tmp_path)))
+
+    async def is_gone() -> bool:
+        return not await pods_in(folder)
+
+    await until(is_gone, "the end of its pod")
+    view = await carry_out(folder)
+    assert view.state is RunState.SUCCEEDED
+    (loss,) = stored_losses(folder, "work")
+    assert "its pod was gone before the log was read to its end" in loss
+    await torn_down(folder)
+
+
 async def a_taken_over_run(tmp_path: Path, sandbox: RunningSandbox, *, has_output: bool) -> Path:
     """A run that has succeeded on another machine, as it has come from there."""
     folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of("; ".join(f"echo {line}" for line in STEPS)))
@@ -260,12 +284,17 @@ def values_of(folder: Path) -> list[float]:
     return [item.finding.value for item in found if isinstance(item.finding, Point)]
 
 
-async def remove_pods(folder: Path, somebody: Somebody) -> None:
+async def pods_in(folder: Path) -> list[dict[str, Any]]:
     site = LiveBackend(folder, SystemClock())
     connection = await site.cluster_of(load_run(folder))
     assert connection is not None
     pods = await connection.pods(namespace="default", label_selector=f"{RUN_LABEL}={load_run(folder).id}")
     await site.aclose()
+    return pods
+
+
+async def remove_pods(folder: Path, somebody: Somebody) -> None:
+    pods = await pods_in(folder)
     assert pods
     for found in pods:
         await somebody.remove(ObjectRef("v1", "Pod", "default", found["metadata"]["name"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ summary: For audits.
 cluster: {name: CLUSTER, region: us-west-2, namespace: default}
 parameters: {cluster_name: {type: text, title: Cluster, default: CLUSTER}}
 presets:
-  rehearsal: {title: Rehearsal, simulate_terraform: true}
+  rehearsal: {title: Rehearsal, is_cost_simulated: true}
 stages:
   - id: network
     kind: terraform
@@ -77,11 +78,12 @@ def _account(sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner of this process works in the sandbox's account, and waits for stragglers a moment only."""
     for name, value in account_of(sandbox.kubeconfig.parent).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", sandbox.environment().get("PATH", os.environ["PATH"]))
     monkeypatch.setattr("actions.run.teardown.audit.ACCOUNT_SETTLE_SECONDS", 0.0)
 
 
 def an_own_cluster(tmp_path: Path, sandbox: RunningSandbox, cluster: str) -> Path:
-    """A run that makes its own cluster, by simulated Terraform; nothing is started."""
+    """A run that makes its own cluster; nothing is started."""
     source = tmp_path / f"source-{cluster}"
     (source / "root").mkdir(parents=True, exist_ok=True)
     (source / "blueprint.yaml").write_text(BLUEPRINT.replace("CLUSTER", cluster))

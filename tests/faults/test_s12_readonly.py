@@ -19,7 +19,6 @@ from actions.run.journal.folder import journal_path
 from actions.run.state.records import RequestKind
 from actions.sandbox.locate import RunningSandbox
 from actions.terraform.driver import TerraformDriver
-from actions.terraform.simulation.terraform import SimulatedTerraform
 from tests.faults.small import a_run
 from tests.support.answering import write_kubeconfig
 from tests.support.program import Program
@@ -62,15 +61,11 @@ async def test_s12_terraform_applies_and_destroys_nothing(tmp_path: Path) -> Non
     promise_readonly()
     root = tmp_path / "root"
     root.mkdir()
-    drivers = (
-        TerraformDriver(root, tmp_path / "a", {}, program=Path("/bin/false")),
-        SimulatedTerraform(root, tmp_path / "b"),
-    )
-    for driver in drivers:
-        deeds: list[Callable[[], Awaitable[object]]] = [driver.apply, lambda one=driver: one.destroy({})]  # type: ignore[misc]
-        for deed in deeds:
-            with pytest.raises(RefusedError, match=r"terraform \w+ was not carried out"):
-                await deed()
+    driver = TerraformDriver(root, tmp_path / "a", {}, program=Path("/bin/false"))
+    deeds: list[Callable[[], Awaitable[object]]] = [driver.apply, lambda: driver.destroy({})]
+    for deed in deeds:
+        with pytest.raises(RefusedError, match=r"terraform \w+ was not carried out"):
+            await deed()
 
 
 def test_s12_no_wish_is_written_and_no_runner_started(tmp_path: Path, sandbox: RunningSandbox) -> None:

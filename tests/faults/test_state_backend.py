@@ -197,8 +197,8 @@ async def test_a_lock_of_a_machine_that_is_gone_is_removed_on_record_and_what_it
     table = terraform_table([report], copy.name)
     assert f"eksml-tui runs waive {copy.name} unobserved --confirm unobserved" in table
 
-    roots.import_by_hand(copy, A, "an-id", past_lock=True)
-    roots.import_by_hand(copy, B, "an-id", past_lock=True)
+    roots.import_by_hand(copy, A, "an-id")
+    roots.import_by_hand(copy, B, "an-id")
     assert has_empty_audit(await torn_down(copy))
     assert root.told() == ["a", "b", "gone b", "gone a"]
     (lock,) = load_run(copy).stage("net").terraform.unlocked

@@ -237,12 +237,9 @@ def edited(program: Program, *changes: tuple[str, str]) -> Path:
     """A copy of the shipped blueprint with some text replaced, in a folder of blueprints."""
     folder = program.home / "blueprints" / "mine"
     shutil.copytree(BIONEMO, folder)
-    file = folder / "blueprint.yaml"
-    text = file.read_text()
     for old, new in changes:
-        assert old in text
-        text = text.replace(old, new, 1)
-    file.write_text(text)
+        file = next(file for file in sorted(folder.glob("*.yaml")) if old in file.read_text())
+        file.write_text(file.read_text().replace(old, new, 1))
     return folder
 
 
@@ -250,21 +247,27 @@ def edited(program: Program, *changes: tuple[str, str]) -> Path:
     ("old", "new", "words"),
     [
         ("\ntitle:", "\ntitel:", "Did you mean 'title'?"),
-        ("kind: terraform", "kind: teraform", "teraform"),
-        ("name: esm1nv-pretraining", "name: esm1nv-pretrainin", "no PyTorchJob named 'esm1nv-pretrainin'"),
-        ("needs: [network]", "needs: [train]", "does not come before it"),
-        ("needs: [network]", "needs: [networks]", "is not a stage"),
+        ("kind: job", "kind: jop", "jop"),
+        (
+            "{file: manifests/pretrain.yaml, kind: PyTorchJob",
+            "{file: manifests/pretrain.yaml, kind: Job",
+            "no Job named",
+        ),
+        ("needs: [experiment]", "needs: [train]", "does not come before it"),
+        ("needs: [experiment]", "needs: [experiments]", "is not a stage"),
         ("{file: manifests/pretrain.yaml", "{file: ../../etc/passwd", "../../etc/passwd"),
         ("\nid:", "\nx: &a [1, 1]\ny: [*a, *a]\nid:", "anchors"),
+        ("uses: [cluster,", "uses: [clutser,", "there is no component 'clutser'"),
     ],
-    ids=["key", "kind", "target", "circle", "need", "escape", "bomb"],
+    ids=["key", "kind", "target", "circle", "need", "escape", "bomb", "component"],
 )
 def test_a_wrong_blueprint_is_named_with_line_and_column(program: Program, old: str, new: str, words: str) -> None:
     folder = edited(program, (old, new))
     done = program.command("validate", str(folder))
     assert done.returncode == 2
     first = done.stderr.splitlines()[0]
-    assert first.startswith(f"eksml-tui: {folder}/blueprint.yaml:")
+    file = "parameters" if "{file" in old else "blueprint"
+    assert first.startswith(f"eksml-tui: {folder}/{file}.yaml:")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -96,8 +96,7 @@ def test_a_lost_machines_run_is_on_screen_elsewhere_and_is_torn_down_from_there(
 ) -> None:
     folder = in_training(anna)
     wait(lambda: store.puts(f"{folder.name}/output/train/points/"), "points in the home")
-    kept = [line for line in store.puts(f"{folder.name}/files/terraform") if "simulated.tfstate.json" in line]
-    assert kept, store.puts(folder.name)
+    assert store.puts(f"{folder.name}/terraform/network.tfstate"), store.puts(folder.name)
     runner = runner_of(anna, folder)
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the runner's end")

@@ -55,7 +55,6 @@ CREATED: tuple[tuple[str, ...], ...] = (
     ("cronjob", "cj", "--image=busybox:1.36", "--schedule=0 0 1 1 *", "--", "date"),
     ("deployment", "d", "--image=busybox:1.36", "--replicas=0", "--", "sleep", "1000000"),
     ("service", "clusterip", "svc", "--tcp=80:8080"),
-    ("ingress", "ing", "--rule=example.org/path=svc:80"),
     ("quota", "q", "--hard=configmaps=100"),
     ("poddisruptionbudget", "pdb", "--selector=app=d", "--min-available=1"),
     ("role", "reader", "--verb=get,list", "--resource=pods,deployments.apps"),
@@ -241,26 +240,6 @@ async def test_a_terminal_in_a_pod_takes_lines_and_ends_with_its_shell(cluster: 
     finally:
         os.close(leader)
         os.close(follower)
-
-
-async def test_a_port_of_a_pod_is_forwarded(cluster: Kubectl) -> None:
-    await cluster.ok("apply", "-f", "-", stdin=POD % "one")
-    await cluster.ok("wait", "--for=condition=Ready", "pod/one", "--timeout=240s")
-    child = await _spawn(cluster, "port-forward", "pod/one", ":8080", "--address=127.0.0.1")
-    try:
-        async with asyncio.timeout(240):
-            assert child.stdout is not None
-            told = (await child.stdout.readline()).decode()
-            port = int(told.split()[2].rpartition(":")[2])
-            for _ in range(2):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"GET / HTTP/1.0\r\n\r\n")
-                assert (await reader.readline()).startswith(b"HTTP/1.")
-                writer.close()
-                await writer.wait_closed()
-    finally:
-        child.terminate()
-        await child.communicate()
 
 
 async def test_a_node_is_emptied_and_used_again(cluster: Kubectl) -> None:

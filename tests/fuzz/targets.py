@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import shutil
@@ -19,19 +18,6 @@ from actions.base.errors import ConsoleError
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
 from actions.blueprint.parameters import bind
-from actions.capture.entries import (
-    FIRST_LINE,
-    Answered,
-    AnswerEnded,
-    AnswerPart,
-    Asked,
-    Began,
-    Connected,
-    Stopped,
-    Ticked,
-    encoded,
-)
-from actions.capture.reader import CaptureReader
 from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of, load_context
 from actions.fleet.price_file import read_price_file
 from actions.fleet.prices import PriceBook
@@ -144,30 +130,6 @@ def _kubeconfig(file: Path) -> None:
     load_context(target, {})
 
 
-def _capture(file: Path) -> None:
-    """Read a stream of records, packed first: a changed packed one is only found to be damaged."""
-    packed = file.with_name("packed")
-    packed.write_bytes(gzip.compress(file.read_bytes(), 1))
-    read(Namespace(kind="capture", file=str(packed), output="json", metric=[]))
-    list(CaptureReader(packed).entries())
-
-
-def _recorded() -> bytes:
-    pod = b'{"kind":"Pod","metadata":{"name":"p","namespace":"d","uid":"u","resourceVersion":"3"}}'
-    listed = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"4"},"items":[%s]}' % pod
-    records = (
-        Began(wall=1.7e9, program="0.1"),
-        Connected(at=0.1, session=1, context="c", cluster="c", server="https://x"),
-        Asked(at=0.2, session=1, id=1, form="get", method="GET", path="/api/v1/pods"),
-        Answered(at=0.3, id=1),
-        AnswerPart(at=0.4, id=1, data=listed),
-        AnswerEnded(at=0.5, id=1),
-        Ticked(at=5.0, wall=1.7e9),
-        Stopped(at=6.0, why="end"),
-    )
-    return FIRST_LINE + b"".join(map(encoded, records))  # type: ignore[arg-type]  # a tuple of several kinds
-
-
 def _layouts(file: Path) -> None:
     for look in (read_layouts, read_charts):
         try:
@@ -234,7 +196,6 @@ def all_targets() -> Mapping[str, Target]:
         "prices": Target(read_price_file, _files("assets/prices/*.csv")),
         "price book": Target(PriceBook.load, _files("assets/prices/*.csv")),
         "kubeconfig": Target(_kubeconfig, (_KUBECONFIG,)),
-        "capture": Target(_capture, (_recorded(),)),
         "layouts": Target(_layouts, (_LAYOUTS,)),
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from functools import cache
 from typing import Any
@@ -23,9 +22,6 @@ from actions.sandbox.clientkit.kinds import (
     PODS,
     RAY_CLUSTERS,
     RAY_JOBS,
-    ROLE_BINDINGS,
-    ROLES,
-    SERVICE_ACCOUNTS,
     SERVICES,
 )
 from actions.sandbox.controllers.core.jobs import JobController
@@ -65,10 +61,6 @@ class RecordedDashboard:
         if job_id not in self.jobs:
             raise UnknownJob(job_id)
         return self.jobs[job_id]
-
-    async def submit(self, _address: DashboardAddress, request: dict[str, Any]) -> None:
-        self._answer(f"POST {json.dumps(request, sort_keys=True)}")
-        self.jobs[request["submission_id"]] = JobInfo("PENDING", "Job has not started yet.")
 
     async def stop(self, _address: DashboardAddress, job_id: str) -> None:
         self._answer(f"STOP {job_id}")
@@ -165,7 +157,7 @@ def _in_text(text: str) -> str:
 KUBERAY = Operator(
     version=_VERSION,
     resources=(RAY_CLUSTERS, RAY_JOBS),
-    made=(SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, JOBS),
+    made=(SERVICES, JOBS),
     watched=(DEPLOYMENTS, POD_GROUPS),
     definitions=definitions,
     controllers=_controllers,
@@ -182,8 +174,10 @@ KUBERAY = Operator(
     },
     settled=_settled,
     left_out={
-        "cluster-suspend": "after the resumption the real one works from a stale picture and makes workers too many",
+        "cluster-autoscaling": "no blueprint and no plain job has Ray's own autoscaler",
+        "job-http-mode": "no blueprint and no plain job is submitted by requests of the operator",
         "volcano-crd-missing": "no blueprint starts KubeRay before Volcano; test_kuberay_waits_for_volcano tells of it",
         "volcano-crd-deleted-before-first-use": "nobody deletes a CRD of Volcano in a blueprint",
+        "cluster-suspend": "after the resumption the real one works from a stale picture and makes workers too many",
     },
 )

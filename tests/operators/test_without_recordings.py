@@ -107,18 +107,3 @@ async def test_a_launcher_past_its_deadline_is_deleted_and_the_job_has_failed(tm
         await _until(stage, lambda: ("Failed", "True") in _states(stage) and not _pods(stage))
         said = "Job was active longer than specified deadline"
         assert _last(stage)[-1] == ("Failed", "True", "DeadlineExceeded", said)
-
-
-@virtually
-async def test_a_launcher_that_works_too_stands_first_in_both_host_files(tmp_path: Path) -> None:
-    async with world(MPI, tmp_path) as stage:
-        manifest = _manifest(MPI, "succeed-clean-running")
-        manifest["spec"]["runLauncherAsWorker"] = True
-        await acting.create(stage, [manifest])
-        await _until(stage, lambda: ("Running", "True") in _states(stage))
-        files = stage.story.present()["ConfigMap", "default/mj-config"]["spec"]["data"]
-        hosts = [f"mj-{name}.mj.default.svc" for name in ("launcher", "worker-0", "worker-1")]
-        assert files["hostfile"].splitlines() == [f"{host} slots=1" for host in hosts]
-        assert files["discover_hosts.sh"].splitlines() == ["#!/bin/sh", *(f"echo {host}" for host in hosts)]
-        launcher = stage.story.present()["Job", "default/mj-launcher"]["spec"]["template"]["spec"]
-        assert not any(name.startswith("NVIDIA") for name, _ in launcher["containers"][0]["env"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from actions.sandbox.statefiles import write_terraform
 from tests.realcluster.running import real_cluster
 from tests.support.program import Program
 
@@ -32,6 +35,8 @@ class ProgramOnAws(Program):
             "AWS_ACCESS_KEY_ID": "realcluster",
             "AWS_SECRET_ACCESS_KEY": "realcluster",
         }
+        if shutil.which("terraform") is None:
+            account["PATH"] = f"{write_terraform(self.home)}:{os.environ['PATH']}"
         return {**super().environment, **account}
 
 

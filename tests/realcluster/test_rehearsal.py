@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -66,10 +65,3 @@ def test_pods_were_made_by_the_real_operator(rehearsals: dict[Path, Future[Playe
         if event["verb"] == "create" and (event.get("objectRef") or {}).get("name", "").startswith("esm1nv-pretraining")
     ]
     assert any(event["userAgent"].startswith("training-operator") for event in made)
-
-
-@every_script
-def test_terraform_is_the_real_one_where_there_is_one(rehearsals: dict[Path, Future[Played]], script: Path) -> None:
-    stages = rehearsals[script].result().report["run"]["stages"]
-    is_simulated = any("Simulated" in stage["message"] for stage in stages)
-    assert is_simulated == (shutil.which("terraform") is None)

@@ -22,7 +22,7 @@ title: A small life
 summary: For fault schedules.
 cluster: {name: bionemo-on-eks, region: us-west-2, namespace: schedules}
 presets:
-  rehearsal: {title: Rehearsal, simulate_terraform: true}
+  rehearsal: {title: Rehearsal, is_cost_simulated: true}
 stages:
   - {id: network, kind: terraform, title: Network, expect: 1s..5s, root: network}
   - id: access

@@ -126,6 +126,7 @@ def a_machine(base: Path, *, has_store: bool = False, keeps_disks: bool = False)
         history = History(sandbox.kubeconfig)
         stack.callback(history.end)
         environment = {
+            **{name: value for name, value in sandbox.environment().items() if name == "PATH"},
             "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
             "AWS_REGION": "us-west-2",
             "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),

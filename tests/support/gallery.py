@@ -18,9 +18,9 @@ from textual.widget import Widget
 
 from tests.support.waiting import settle
 from tui.present.cells import CellValue, Span, Tone, meter
+from tui.present.charts.curves import Curve
 from tui.present.form import Field, FieldKind
 from tui.present.rail import StageLine, StageLook
-from tui.present.telemetry.curves import Curve
 from tui.settings.appearance import ControlFilter
 from tui.widgets.arrangement import side_by_side, stacked
 from tui.widgets.form import ParameterForm

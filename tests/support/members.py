@@ -40,7 +40,7 @@ class Member(Program):
         return {
             **super().environment,
             "LOGNAME": self.home.name,
-            "PATH": str(self.home / "bin"),  # without terraform, which is simulated then
+            "PATH": f"{self.cloud.programs}:/usr/bin:/bin",  # terraform is the sandbox's own
             "AWS_REGION": REGION,
             "AWS_SHARED_CREDENTIALS_FILE": str(self.cloud.credentials),
             "AWS_ENDPOINT_URL": self.cloud.process.aws_endpoint_url,
@@ -52,8 +52,7 @@ class Member(Program):
 @contextmanager
 def a_member(folder: Path, cloud: RunningSandbox, store: Proxy) -> Iterator[Member]:
     """A member whose runs are the team's by their settings; what they have started ends with the context."""
-    for name in ("bin", "config/eksml-tui"):
-        (folder / name).mkdir(parents=True)
+    (folder / "config/eksml-tui").mkdir(parents=True)
     (folder / "config/eksml-tui/config.yaml").write_text(f"store: {URL}\n")
     member = Member(folder, cloud, store)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from actions.blueprint.catalogue import load_blueprint
 from tests.support.missing import needs
 from tests.support.program import Program
 from tests.support.scripting import Playing
@@ -101,10 +102,11 @@ def a_blueprint(folder: Path, name: str) -> str:
     """Copy a blueprint with the real roots in its rehearsal; return its cluster's name."""
     place = folder / name
     shutil.copytree(BLUEPRINTS / name, place)
-    text = (place / "blueprint.yaml").read_text()
-    text, count = re.subn(r"^    roots:\n(?:      .*\n)+", "", text, flags=re.M)
-    assert count == 1
-    (place / "blueprint.yaml").write_text(text)
+    for component in ROOTS.parent.glob("*.yaml"):
+        text, count = re.subn(r"^    roots:\n(?:      .*\n)+", "", component.read_text(), flags=re.M)
+        if count:
+            (place / "common").mkdir(exist_ok=True)
+            (place / "common" / component.name).write_text(text)
     for root in ROOTS.iterdir():
         copy = copied_root(root.name, place / "common" / "terraform" / root.name)
         main = copy / "main.tf"
@@ -113,9 +115,7 @@ def a_blueprint(folder: Path, name: str) -> str:
         )
     (place / "common" / "terraform" / "nodes" / "joining.tf").write_text(_joining())
     (place / "common" / "terraform" / "registry" / "outputs_override.tf").write_text(_REGISTRY)
-    found = re.search(r"^cluster: \{name: ([\w-]+)", text, re.M)
-    assert found is not None
-    return found[1]
+    return load_blueprint(place).cluster.name
 
 
 @needs("curl")

@@ -23,7 +23,7 @@ def facts(name: str) -> dict[str, Any]:
 
 def neuron_table() -> dict[str, Any]:
     """The table of what belongs together, as it is shipped."""
-    found = yaml.safe_load((shipped_blueprints() / "common" / "neuron.yaml").read_text(encoding="utf-8"))
+    found = yaml.safe_load((shipped_blueprints() / "common" / "neuron-releases.yaml").read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
 

@@ -83,4 +83,4 @@ def test_a_pod_with_efa_has_the_huge_pages_that_libfabric_takes_or_it_takes_none
             takes_none = variables.get(said["variable"]) in said["takes_none"]
             assert takes_none or any(key.startswith("hugepages-") for key in limits), manifest["metadata"]["name"]
             looked_at += 1
-    assert bool(looked_at) == (_EFA in (shipped_blueprints() / name / "blueprint.yaml").read_text())
+    assert bool(looked_at) == ("efa" in shipped(name).uses)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from actions.base.files import shipped_blueprints
 from actions.blueprint.parameters import bind, skipped_stages
 from actions.blueprint.parts import Scalar
 from actions.cluster import prometheus
@@ -71,13 +70,6 @@ def test_the_neuron_exporter_is_that_of_aws(name: str) -> None:
     types = affinity["nodeSelectorTerms"][1]["matchExpressions"][0]["values"]
     assert set(types) <= set(said["instance_types"])
     assert set(shipped(name).parameters["instance_type"].choices) <= set(types)
-
-
-def test_the_same_exporter_is_the_same_file() -> None:
-    for names in (GPU, NEURON):
-        for file in ("exporters.yaml", "pod-monitor.yaml"):
-            texts = {(shipped_blueprints() / name / "manifests" / file).read_text(encoding="utf-8") for name in names}
-            assert len(texts) == 1
 
 
 @pytest.mark.parametrize("name", sorted({*GPU, *NEURON}))

@@ -17,7 +17,6 @@ from tui.cli.options import (
     STORE,
     Options,
     add_options,
-    byte_size,
     cluster_options,
     factor_of,
     object_name,
@@ -49,7 +48,6 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 """
 
 
-_NOT_WITH_REPLAY = ("demo", "capture", "kubeconfig", "context", "profile", "run")
 _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
 
 
@@ -72,13 +70,6 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
-    if (options.capture or options.replay) and options.command:
-        top.error(f"--capture and --replay work only in the console; they cannot be combined with {options.command}")
-    if options.capture_limit and not options.capture:
-        top.error("--capture-limit needs --capture FILE")
-    others = [f"--{name}" for name in _NOT_WITH_REPLAY if getattr(options, name)]
-    if options.replay and others:
-        top.error(f"--replay shows a capture and nothing else; omit {others[0]}")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
@@ -258,9 +249,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
         "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
-    top.add_argument(
-        "--speed", type=factor_of, metavar="X", help="speed of a new demo, or of a replay, as a multiple of real time"
-    )
+    top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(
@@ -269,22 +258,6 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument("--theme", choices=THEMES, default="", help="colours of the console (default: dark)")
     top.add_argument("--run", default="", metavar="ID", help="id of the run to show first")
     top.add_argument("--record", type=Path, metavar="FILE", help="write what you do to FILE as a script")
-    capture = top.add_argument_group("capture and replay")
-    capture.add_argument(
-        "--capture",
-        type=Path,
-        metavar="FILE",
-        help="record in FILE everything that the console receives, without secrets",
-    )
-    capture.add_argument(
-        "--capture-limit",
-        type=byte_size,
-        metavar="SIZE",
-        help="end the capture at this size, such as 200M or 2G (default: 1G)",
-    )
-    capture.add_argument(
-        "--replay", type=Path, metavar="FILE", help="show a capture again, offline; --speed is that of the replay"
-    )
     script = top.add_argument_group("playing a script")
     script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
     script.add_argument("--script-check", action="store_true", help="only check the script")
@@ -374,7 +347,7 @@ def _read(commands: Commands) -> None:
     read = commands.add_parser("read", help="read the output of a tool or trainer from a file or pipe")
     read.add_argument(
         "kind",
-        choices=("log", "nccl", "nvidia-smi", "topo", "neuron", "efa", "capture"),
+        choices=("log", "nccl", "nvidia-smi", "topo", "neuron", "efa"),
         help="the tool that printed it",
     )
     read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, may be gzipped (default: stdin)")
@@ -498,7 +471,6 @@ def _support(commands: Commands, cluster: Options) -> None:
     )
     add_options(support, cluster, suppress=True)
     support.add_argument("--mask", action="store_true", help="also mask account ids, host names and user names")
-    support.add_argument("--capture", type=Path, dest="kept", metavar="FILE", help="include this capture of a session")
 
 
 def _serve(commands: Commands, cluster: Options) -> None:
@@ -529,13 +501,7 @@ def _sandbox(commands: Commands) -> None:
 
 def _for_shells(commands: Commands) -> None:
     completion = commands.add_parser("completion", help="print the completion of this command line for a shell")
-    completion.add_argument(
-        "shell", choices=("bash", "zsh", "fish", "presets", "contexts"),
-        help="the shell; presets, contexts: the names that its completion looks up",
-    )  # fmt: skip
-    completion.add_argument(
-        "words", nargs="*", metavar="WORD", help="with presets, contexts: the line so far, after --"
-    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
     config = commands.add_parser("config", help="print each setting with its value and the source of that value")
     config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")

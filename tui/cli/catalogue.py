@@ -6,9 +6,10 @@ import sys
 from argparse import Namespace
 
 from actions.base.decoding import json_document
-from actions.blueprint.catalogue import FILE_NAME, Catalogue, validate
+from actions.blueprint.catalogue import Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
+from actions.blueprint.source_files import FILE_NAME
 from actions.blueprint.targets import argument_text
 from tui.cli.tables.output import print_table
 

@@ -7,22 +7,20 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing, suppress
 from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
-from actions.base.files import expanded, require_folder, require_writable, state_folder
+from actions.base.files import require_folder, require_writable, state_folder
 from tui.cli.streams import ProgressWriter, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
-    from actions.capture.writer import CaptureWriter
     from actions.command.arguments import LaunchArguments
-    from actions.replay.replay import Replay
     from actions.run.limits.options import LimitTexts
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
@@ -90,72 +88,18 @@ def run(options: Namespace) -> int:
         _require_writable_results(options)
         if options.visible:
             _require_cursor_addressing()
-    if options.replay:
-        return _show_replay(options, script, artifacts)
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and the profile of its credentials
-    with _capture_of(options, chosen) as capture:
-        if script is None or artifacts is None:
-            return _open(options, chosen, run_id, capture=capture)
-        return _play_live(options, chosen, script, artifacts, run_id, capture=capture)
-
-
-def _play_live(
-    options: Namespace,
-    chosen: ChosenTarget,
-    script: Script,
-    artifacts: Artifacts,
-    run_id: str | None,
-    *,
-    capture: CaptureWriter | None,
-) -> int:
-    """Play a script on a cluster; on a terminal, the console does the first two steps after its first frame."""
-    require_target(chosen.target, may_ask=False)
+    if script is None or artifacts is None:
+        return _open(options, chosen, run_id)
+    require_target(chosen.target, may_ask=False)  # on a terminal, the console does both after its first frame
     if not options.readonly:
         from actions.run.client import resume_interrupted
 
         for sentence in resume_interrupted(environment=chosen.environment):
             sys.stderr.write(f"eksml-tui: {sentence}\n")
-    return _play(options, chosen, script, artifacts, run_id, capture=capture)
-
-
-def _show_replay(options: Namespace, script: Script | None, artifacts: Artifacts | None) -> int:
-    """Show a capture. Nothing but its file is read, and nothing is changed."""
-    from actions.cluster.auth.kubeconfig import ClusterTarget
-    from actions.replay.replay import open_replay
-
-    if sys.stderr.isatty():
-        sys.stderr.write(f"Reading {options.replay} …\n")
-    replay = open_replay(expanded(options.replay), speed=options.speed or 1.0)
-    with closing(replay):
-        replay.use_runs()
-        began = replay.index.began
-        chosen = ChosenTarget(ClusterTarget(), region=began.region, demo_speed=began.demo_speed or None)
-        if script is None or artifacts is None:
-            return _open(options, chosen, "", replay=replay)
-        return _play(options, chosen, script, artifacts, "", replay=replay)
-
-
-@contextmanager
-def _capture_of(options: Namespace, chosen: ChosenTarget) -> Iterator[CaptureWriter | None]:
-    if not options.capture:
-        yield None
-        return
-    from actions.capture.writer import DEFAULT_LIMIT_BYTES, CaptureWriter
-    from tui.cli.arguments import VERSION
-
-    writer = CaptureWriter(
-        expanded(options.capture),
-        limit_bytes=options.capture_limit or DEFAULT_LIMIT_BYTES,
-        program=VERSION,
-        region=chosen.region,
-        demo_speed=chosen.demo_speed or 0.0,
-    )
-    with closing(writer):
-        yield writer
-    if writer.stopped:
-        sys.stderr.write(f"eksml-tui: The capture {writer.file} has stopped: {writer.stopped}.\n")
+    return _play(options, chosen, script, artifacts, run_id)
 
 
 def _artifacts_of(options: Namespace) -> Artifacts | None:
@@ -171,9 +115,7 @@ def _script_of(options: Namespace, artifacts: Artifacts | None) -> Script | None
         return None
     from actions.script.parse import load_script
 
-    return load_script(
-        options.script, check_place=artifacts.check, check_launch=None if options.replay else _launch_check(options)
-    )
+    return load_script(options.script, check_place=artifacts.check, check_launch=_launch_check(options))
 
 
 def _launch_check(options: Namespace) -> Callable[[LaunchArguments], None]:
@@ -240,15 +182,7 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
     return _open(options, chosen, None, watch=options.job)
 
 
-def _open(
-    options: Namespace,
-    chosen: ChosenTarget,
-    run_id: str | None,
-    *,
-    watch: str = "",
-    capture: CaptureWriter | None = None,
-    replay: Replay | None = None,
-) -> int:
+def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
     from tui.gc_tuning import disable_during_startup, share_one_heap
 
     share_one_heap()
@@ -258,10 +192,8 @@ def _open(
     from tui.app import ConsoleApp
     from tui.shutdown import ExitDeadline
 
-    settings = replace(_settings(options, chosen, run_id, watch=watch), layout_folder=state_folder(), capture=capture)
-    if replay is not None:
-        settings = replace(settings, replay=replay, layout_folder=None, keeps_snapshots=False, checks_launches=False)
-    app = ConsoleApp(settings, clock=replay.clock if replay is not None else None, exit_deadline=ExitDeadline())
+    settings = replace(_settings(options, chosen, run_id, watch=watch), layout_folder=state_folder())
+    app = ConsoleApp(settings, exit_deadline=ExitDeadline())
     outcome = run_to_the_end(app.run_async(mouse=not options.no_mouse))
     if isinstance(outcome, ConsoleError):
         raise outcome
@@ -312,16 +244,7 @@ class _Performance:
             await asyncio.wait_for(self._has_ended.wait(), _END_SECONDS)
 
 
-def _play(
-    options: Namespace,
-    chosen: ChosenTarget,
-    script: Script,
-    artifacts: Artifacts,
-    run_id: str | None,
-    *,
-    capture: CaptureWriter | None = None,
-    replay: Replay | None = None,
-) -> int:
+def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: Artifacts, run_id: str | None) -> int:
     from msgspec.structs import replace
 
     from tui.app import ConsoleApp
@@ -337,11 +260,7 @@ def _play(
     async def session() -> Report | None:
         # without --run, only a run that the script launches is shown: its `always` would tear another one down
         settings = replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write)
-        app = ConsoleApp(
-            replace(settings, capture=capture, replay=replay),
-            clock=replay.clock if replay is not None else None,
-            play=performance.play,
-        )
+        app = ConsoleApp(settings, play=performance.play)
         size = None if options.visible else script.size
         playing = asyncio.create_task(app.run_async(headless=not options.visible, size=size))
         _stop_on_signals(lambda: app.stop_playing() if app.play_began.is_set() else playing.cancel())

@@ -51,7 +51,14 @@ _WITHOUT_SETTINGS = ("completion", "man")
 
 
 def program() -> int:
-    """Run the program as a process of its own, which ends soon after `main` returns, even if threads still work."""
+    """Run the program as a process of its own, which ends soon after `main` returns, even if threads still work.
+
+    A shell that completes a line starts it, too.
+    """
+    if "_ARGCOMPLETE" in os.environ:
+        from tui.cli.manual.completion import complete_line
+
+        complete_line(_settle)
     return leave(main())
 
 

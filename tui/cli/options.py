@@ -74,19 +74,6 @@ def factor_of(text: str) -> float:
     return factor
 
 
-def byte_size(text: str) -> int:
-    """Read a size in bytes.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
-    match = re.fullmatch(r"(\d{1,9})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(match[1]) << (10 * " KMGT".index(match[2].upper() or " ")) if match else 0
-    if not 1 << 22 <= size < 1 << 44:
-        raise argparse.ArgumentTypeError(f"{text} is not a size from 4M on, such as 200M or 2G")
-    return size
-
-
 def port_of(text: str) -> int:
     """Read a number of a port.
 
@@ -111,4 +98,4 @@ def object_name(text: str) -> str:
 
 
 # what argparse calls the types in `invalid … value`
-factor_of.__name__, port_of.__name__, byte_size.__name__ = "number", "port", "size"
+factor_of.__name__, port_of.__name__ = "number", "port"

@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     if may_ask:
         lines = [*lines, *watchdog_lines(options)]
     limited = limit_notes(limits, plan, blueprint.under(binding.preset))
-    warning = _credentials_note(options, blueprint, binding, plan, lines)
+    warning = _credentials_note(options, plan, lines)
     notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), capacity, *limited) if note]
     if options.output != "table":
         document = plan_json(plan, notes, checks=_data(lines) if may_ask else None)
@@ -94,13 +94,9 @@ def limit_notes(limits: Limits, plan: LaunchPlan, blueprint: Blueprint) -> tuple
     return launch_notes(limits, plan, blueprint, now=SystemClock().now())
 
 
-def _credentials_note(
-    options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan, lines: list[DoctorLine]
-) -> str:
+def _credentials_note(options: Namespace, plan: LaunchPlan, lines: list[DoctorLine]) -> str:
     """Return a sentence on the end of the credentials; empty without need of one."""
-    preset = blueprint.presets.get(binding.preset)
-    is_rehearsal = preset is not None and preset.simulate_terraform
-    is_end_known = is_rehearsal or any(line.check == "end of credentials" for line in lines)
+    is_end_known = plan.is_cost_simulated or any(line.check == "end of credentials" for line in lines)
     return "" if is_end_known else credentials_warning(options.profile, plan.high_seconds)
 
 

@@ -26,14 +26,14 @@ from actions.run.client import (
     resume_run,
     send_request,
 )
-from actions.run.journal.folder import load_environment
+from actions.run.journal.folder import ENDPOINT_VARIABLE, load_environment
 from actions.run.journal.reader import RunReader
 from actions.run.output.reader import OutputLine, OutputReader
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.state.planner import is_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import OVER, RunView, StageState
-from actions.sandbox.locate import running_sandboxes
+from tui.cli.sandbox import demos
 from tui.cli.tables.output import print_table
 from tui.cli.target import asked, aws_environment
 
@@ -118,7 +118,7 @@ def _stored(options: Namespace) -> int:
 
 def _resume_interrupted(options: Namespace) -> None:
     """Restart runners that have died, where possible; print a sentence about each on stderr."""
-    served = {sandbox.process.aws_endpoint_url for sandbox in running_sandboxes()}
+    served = {demo.environment[ENDPOINT_VARIABLE] for demo in demos()}
     try:
         sentences = resume_interrupted(environment=_environment(options), endpoints=served, needs_room=True)
     except ConsoleError:

@@ -8,7 +8,6 @@ from argparse import Namespace
 
 import msgspec
 
-from actions.base.errors import UsageError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
@@ -30,21 +29,11 @@ def chosen_target(options: Namespace) -> ChosenTarget:
 
         allow(options.allow_plugin)
     if options.demo:
-        _require_s3(options)
         return _demo(options)
     environment = aws_environment(options)
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
-
-
-def _require_s3(options: Namespace) -> None:
-    """Refuse a store beside `--demo` if there is no S3 but the embedded account's, which has none."""
-    if getattr(options, "store", "") and not os.environ.get("AWS_ENDPOINT_URL_S3"):
-        raise UsageError(
-            "The embedded account has no S3, so there is no place for --store.",
-            hint="Set AWS_ENDPOINT_URL_S3 to a service like S3, such as a moto server, or omit --store.",
-        )
 
 
 def aws_environment(options: Namespace) -> dict[str, str]:
@@ -88,11 +77,9 @@ def asked(question: str, *, name: str = "") -> bool:
 
 
 def _demo(options: Namespace) -> ChosenTarget:
-    from actions.sandbox.locate import find_or_start
-    from tui.cli.sandbox import DEMO_NAME, environment_of
+    from tui.cli.sandbox import demos, require_s3
 
-    sandbox = find_or_start(DEMO_NAME, speed=options.speed)
-    region = options.region or "us-west-2"
-    environment = environment_of(sandbox, region)
-    target = ClusterTarget(kubeconfig=sandbox.kubeconfig, context=options.context, namespace=options.namespace)
-    return ChosenTarget(target, environment, region, demo_speed=sandbox.process.speed)
+    require_s3(options)
+    (demo,) = demos(options.region, starts=True, speed=options.speed)
+    target = ClusterTarget(kubeconfig=demo.kubeconfig, context=options.context, namespace=options.namespace)
+    return ChosenTarget(target, demo.environment, demo.environment["AWS_REGION"], demo_speed=demo.speed)

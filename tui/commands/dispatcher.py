@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from tui.commands.script_writer import ScriptWriter
 
 
-_NOT_IN_A_REPLAY = ("context", "results", "terraform")
-"""Commands that ask others than what was captured."""
-
-
 class CommandDispatcher:
     """The dispatcher of commands to their handlers.
 
@@ -175,10 +171,6 @@ class CommandDispatcher:
         return await self._app.put_in_front(LaunchScreen(blueprint, wanted, self._services))
 
     def _refuse_mutation(self, call: Call) -> None:
-        if self._services.replay is not None and (call.command.is_mutation or call.command.id in _NOT_IN_A_REPLAY):
-            raise RefusedError(
-                f"This is a replay: {call.command.id} was not carried out.", hint="Open the cluster without --replay."
-            )
         if self._services.settings.readonly and call.command.is_mutation:
             from tui.base_app import is_in_browser
 

@@ -17,8 +17,8 @@ from actions.base.files import read_file
 from actions.base.process import run_in_terminal
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.changes import ObjectChanges
+from tui.commands.charts import CurveCommands
 from tui.commands.confirmations import plugin_confirmation
-from tui.commands.curves import CurveCommands
 from tui.commands.edit import EditCommand
 from tui.commands.kinds import KindCommands, TreeCommand
 from tui.commands.objects import ForwardCommand, ObjectCommands
@@ -26,7 +26,7 @@ from tui.commands.panes import PaneCommands
 from tui.commands.reading import ReadingCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
 from tui.commands.screenshot import save_uncovered
-from tui.commands.view import ContextCommand, ReplayCommand, ViewCommands, WatchCommand
+from tui.commands.view import ContextCommand, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
 from tui.screens.confirm import ConfirmModal
@@ -54,7 +54,6 @@ def handlers_for(
         **KindCommands(workspace, services, actions).handlers(),
         **TreeCommand(workspace, services, actions, submit).handlers(),
         **ContextCommand(services, actions).handlers(),
-        **ReplayCommand(services).handlers(),
         **ForwardCommand(services, actions).handlers(),
         **ResultsCommands(services, actions).handlers(),
         **ReadingCommands(workspace, services, actions, app).handlers(),

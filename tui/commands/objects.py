@@ -14,8 +14,8 @@ from actions.cluster.kinds import find_word
 from actions.command import arguments as args
 from actions.fleet.facts import PodFacts
 from actions.run.state.view import TEARDOWN_PREFIX
+from tui.commands.accelerators import DeviceDetails
 from tui.commands.app_actions import AppActions, Handler
-from tui.commands.devices import DeviceDetails
 from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
 from tui.feeds.services import ConsoleServices, default_namespace, explain_run, explain_stage

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.errors import ConfigError, MissingError, ParameterError, RefusedError
+from actions.base.errors import ConfigError, MissingError
 from actions.base.wording import listed
 from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
@@ -19,9 +19,6 @@ from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import help_page
-
-SLOWEST = 0.1
-"""Speed of a replay."""
 
 if TYPE_CHECKING:
     from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -91,52 +88,6 @@ class ViewCommands:
     def _back(self) -> None:
         if not self._app.close_notifications() and not self._app.close_front():
             self._workspace.back()
-
-
-class ReplayCommand:
-    """The handler of `replay`.
-
-    Args:
-        services: Show the capture.
-    """
-
-    def __init__(self, services: ConsoleServices) -> None:
-        self._services = services
-
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by command id."""
-        return {"replay": self._replay}
-
-    async def _replay(self, arguments: args.ReplayArguments) -> None:
-        feed = self._services.replay
-        if feed is None:
-            raise RefusedError("This console shows no replay.", hint="Start it with --replay FILE.")
-        replay, clock, to = feed.replay, feed.replay.clock, arguments.to
-        match arguments.action:
-            case "toggle":
-                (clock.play if clock.is_paused else clock.pause)()
-            case "play":
-                clock.play()
-            case "pause":
-                clock.pause()
-            case "speed":
-                clock.run_at(_number(to, "a speed", least=SLOWEST))
-            case "seek":
-                await feed.go_to(replay.moment(to))
-            case "step" | "back" as action:
-                clock.pause()
-                steps = int(_number(to or "1", "a number of steps", least=1.0))
-                await feed.go_to(replay.index.step_from(clock.at, steps if action == "step" else -steps))
-
-
-def _number(text: str, what: str, *, least: float) -> float:
-    try:
-        number = float(text.strip().removeprefix("×").removeprefix("x"))
-    except ValueError:
-        number = 0.0
-    if not least <= number < float("inf"):
-        raise ParameterError(f"{text!r} is not {what}.", hint=f"Write a number from {least:g} on.")
-    return number
 
 
 _RUN = "run"

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tui.gc_tuning import collect_frozen, freeze_startup_objects
 
 if TYPE_CHECKING:
     from actions.cloud.account import CallerIdentity
-    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, Through, TokenSource
+    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
     from actions.cluster.state.cluster_state import ClusterState
     from actions.cluster.state.snapshot import ClusterSnapshot
     from actions.cluster.watch.health import SourceHealth
@@ -76,8 +76,6 @@ class ClusterFeed:
         completed: Called, and waited for, when the snapshot is complete for the first time, or a kept one is there.
         region: AWS region for EKS tokens, if the kubeconfig names none.
         keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one.
-        through: What `KubeSession.connect` takes: captures what the cluster sends.
-        replayed: Returns a session with a capture, in the place of one with a cluster.
     """
 
     def __init__(
@@ -90,8 +88,6 @@ class ClusterFeed:
         completed: Callable[[], Awaitable[None]] | None = None,
         region: str = "",
         keeps_snapshots: bool = False,
-        through: Callable[[], Through] | None = None,
-        replayed: Callable[[], KubeSession] | None = None,
     ) -> None:
         self.target = target
         self.identity: ClusterIdentity | None = None
@@ -103,8 +99,6 @@ class ClusterFeed:
         self._session: KubeSession | None = None
         self._state: ClusterState | None = None
         self._keeps_snapshots = keeps_snapshots
-        self._through = through
-        self._replayed = replayed
         self._kept_snapshot: KeptSnapshotFeed | None = None
         self._settled = asyncio.Event()
         self._connected = asyncio.Event()
@@ -206,8 +200,6 @@ class ClusterFeed:
         state: ClusterState | None = None
         try:
             kept = await kept_snapshot.confirm(session) if kept_snapshot else None
-            if self._through is not None:
-                kept = None  # a capture needs the lists: a replay has no snapshot from which a watch goes on
             self._state = state = ClusterState(session, clock=self._clock, kept=kept)
             await self._watch(state, session, kept_snapshot, live, is_first=is_first)
         finally:
@@ -219,8 +211,6 @@ class ClusterFeed:
             await session.aclose()
 
     async def _connect(self) -> KubeSession:
-        if self._replayed is not None:
-            return self._replayed()
         from actions.cluster.auth.session import KubeSession
 
         return await KubeSession.connect(
@@ -228,7 +218,6 @@ class ClusterFeed:
             readonly=self._readonly,
             clock=self._clock,
             token_factory=self._token_source,
-            through=self._through() if self._through is not None else None,
         )
 
     async def _watch(
@@ -271,12 +260,6 @@ class ClusterFeed:
         if kept_snapshot is not None:
             await kept_snapshot.write_now_and_then(state, session)
 
-    def leave(self) -> None:
-        """Let `wait_connected` and `settle` wait for the next session: this one is about to be replaced."""
-        self._session = None
-        self._connected.clear()
-        self._settled.clear()
-
     async def wait_connected(self) -> None:
         """Wait a little for the session, right after the start.
 
@@ -318,7 +301,7 @@ class ClusterFeed:
         self._settled.set()
         if kept_snapshot is not None:
             kept_snapshot.shown = None
-        if not is_first and self._replayed is None:
+        if not is_first:
             await asyncio.sleep(_REPAINTED_SECONDS)
             while self._sessions > 1:  # what one that is still being closed refers to would be frozen for good
                 await self._clock.sleep(_REPAINTED_SECONDS)
@@ -411,7 +394,6 @@ class FleetCosts:
 
 REFRESH_SECONDS = 300.0
 RETRY_SECONDS = 60.0
-_REPLAYED_SECONDS = 5.0
 
 
 class CredentialsFeed:
@@ -423,19 +405,9 @@ class CredentialsFeed:
         region: Region, if the profile names none.
         clock: Time.
         changed: Called when the answer changed.
-        answered: Called with every answer: the identity, or the reason why there is none.
-        replayed: Returns the answers of a capture, in the place of those of STS.
     """
 
-    def __init__(
-        self,
-        *,
-        region: str,
-        clock: Clock,
-        changed: Callable[[], None],
-        answered: Callable[[CallerIdentity | None, str], None] = lambda *_: None,
-        replayed: Callable[[], tuple[CallerIdentity | None, str]] | None = None,
-    ) -> None:
+    def __init__(self, *, region: str, clock: Clock, changed: Callable[[], None]) -> None:
         self.caller: CallerIdentity | None = None
         """`None` before the first answer."""
         self.trouble = ""
@@ -443,8 +415,6 @@ class CredentialsFeed:
         self._region = region
         self._clock = clock
         self._changed = changed
-        self._answered = answered
-        self._replayed = replayed
 
     @property
     def account(self) -> str:
@@ -464,8 +434,6 @@ class CredentialsFeed:
 
     async def run(self, live: Callable[[], None]) -> None:
         """Fetch the identity again and again, until cancelled. Having no credentials is an answer, not a failure."""
-        if self._replayed is not None:
-            await self._show_replayed(self._replayed, live)
         from actions.cloud.account import fetch_identity
         from actions.cloud.aws_session import AwsSession
 
@@ -477,17 +445,7 @@ class CredentialsFeed:
                     self.caller, self.trouble = await fetch_identity(session), ""
                 except ConsoleError as error:
                     self.trouble = error.sentence()
-                self._answered(None if self.trouble else self.caller, self.trouble)
                 self._changed()
                 await self._clock.sleep(RETRY_SECONDS if self.trouble else REFRESH_SECONDS)
         finally:
             session.close()
-
-    async def _show_replayed(
-        self, answer: Callable[[], tuple[CallerIdentity | None, str]], live: Callable[[], None]
-    ) -> NoReturn:
-        live()
-        while True:
-            self.caller, self.trouble = answer()
-            self._changed()
-            await self._clock.sleep(_REPLAYED_SECONDS)

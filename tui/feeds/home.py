@@ -165,7 +165,7 @@ class PaidFeed:
         fleet: The costs of its nodes.
         total: Returns the cost of all of them; `None` before they are known.
         clock: Time.
-        is_simulated: Whether the session shows simulated money; `None` for whatever there is.
+        is_simulated: The session shows simulated money.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class PaidFeed:
         total: Callable[[], FleetCost | None],
         clock: Clock,
         *,
-        is_simulated: bool | None,
+        is_simulated: bool,
     ) -> None:
         self.cluster = cluster
         self._runs = runs
@@ -239,8 +239,7 @@ class PaidFeed:
             return []
         from actions.run.store.remote import paid_elsewhere
 
-        is_alike = self._is_simulated
-        shown = [run for run in found if is_alike is None or run.about.is_cost_simulated == is_alike]
+        shown = [run for run in found if run.about.is_cost_simulated == self._is_simulated]
         return [thing for run in shown if (thing := paid_elsewhere(run, place)) is not None]
 
     def _seen(self, total: FleetCost | None, place: tuple[str, str]) -> SeenNodes | None:

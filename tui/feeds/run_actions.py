@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
@@ -335,15 +336,15 @@ class RunActions:
         Args:
             say: Called with a sentence for each.
         """
-        pause = LOOK_SECONDS
+        backoff = Backoff(self._clock, first_seconds=LOOK_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS)
         while True:
             told = await self.resume_interrupted()
             for sentence in told:
                 say(sentence)
             if told:
                 await self._runs.refresh_list()
-            pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some cannot be started here
-            await self._clock.sleep(pause)
+                backoff.reset()
+            await backoff.wait()  # some cannot be started here
             while not (
                 self._runs.is_interrupted
                 or any(run.is_interrupted or run.is_store_behind for run in self._runs.summaries)

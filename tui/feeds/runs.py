@@ -300,14 +300,6 @@ class RunFeed:
         view = self.view
         return None if view is None else (view.id, view.state, view.notices, *(one.state for one in view.stages))
 
-    def forget(self) -> None:
-        """Show no run, until the list is read again: a replay has gone to another moment."""
-        if self._reader is not None:
-            self._reader.close()
-        self._reader = self.view = self.unreadable = self._listed = None
-        self.summaries, self.unread, self.is_listed = (), frozenset(), False
-        self._tell()
-
     def close(self) -> None:
         """Close the journal."""
         if self._reader is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, as_of_words
-from actions.base.errors import ConsoleError, MissingError, UnreachableError
+from actions.base.errors import MissingError, UnreachableError
 from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from actions.run.store.remote import RemoteRun
     from tui.feeds.job import JobFeed
     from tui.feeds.objects import ObjectsScope
-    from tui.feeds.replay import CaptureFeed, ReplayFeed
 
 
 CLUSTER = "cluster"
@@ -60,8 +59,6 @@ REMOTE = "runs of other machines"
 STORE_RUNS = "runs of the store"
 REMOTE_PODS = "pods of a run of another machine"
 REMOTE_STORE = "store of a run of another machine"
-REPLAY = "replay"
-CAPTURE = "capture"
 _HEAD_START_SECONDS = 10.0
 """Time for the cluster, and for a run of another machine that is on screen at the start, before the catalogue and the
 AWS identity are read."""
@@ -84,11 +81,7 @@ class ConsoleServices:
         self.clock = clock
         self.ticker = ticker
         self.supervisor = Supervisor(clock, ticker.request_paint)
-        self.capture = _capture_feed(settings, clock)
-        """The capture of this session; `None` if there is none."""
         self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
-        self.replay = _replay_feed(settings, self)
-        """The capture that is shown; `None` on a live cluster."""
         self.cluster = ClusterFeed(
             settings.target,
             readonly=settings.readonly,
@@ -97,16 +90,8 @@ class ConsoleServices:
             completed=lambda: _count_fleet(self),
             region=settings.region,
             keeps_snapshots=settings.keeps_snapshots,
-            through=self.capture.through if self.capture is not None else None,
-            replayed=settings.replay.session if settings.replay is not None else None,
         )
-        self.credentials = CredentialsFeed(
-            region=settings.region,
-            clock=clock,
-            changed=self._has_news,
-            answered=self.capture.identified if self.capture is not None else lambda *_: None,
-            replayed=self.replay.identity if self.replay is not None else None,
-        )
+        self.credentials = CredentialsFeed(region=settings.region, clock=clock, changed=self._has_news)
         self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
         self.remote = self.runs.others = RemoteRunFeed(
@@ -123,7 +108,7 @@ class ConsoleServices:
             self.fleet,
             self.fleet_cost,
             clock,
-            is_simulated=None if settings.replay is not None else settings.demo is not None,
+            is_simulated=settings.demo is not None,
         )
         self.alarms.sources.append(self.paid.alarms)
         self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
@@ -166,18 +151,13 @@ class ConsoleServices:
     def start(self) -> None:
         """Start to follow the cluster and the runs."""
         self.connect()
-        if (replay := self.replay) is not None:
-            replay.replay.clock.play()
-            self.supervisor.keep(REPLAY, lambda: replay.run(lambda: self.supervisor.mark_live(REPLAY)))
-        if (capture := self.capture) is not None:
-            self.supervisor.keep(CAPTURE, lambda: capture.run(self.runs, self.alarms))
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
-            if not self.settings.readonly and self.replay is None:
+            if not self.settings.readonly:
                 self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
-            if (store := self.settings.store) and self.replay is None:
+            if store := self.settings.store:
                 live = partial(self.supervisor.mark_live, STORE_RUNS)
                 self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))
 
@@ -275,10 +255,6 @@ class ConsoleServices:
         self.blueprints.close()
         self.curves.close()
         self.home.close()
-        if self.capture is not None:
-            await self.capture.aclose()
-        if self.replay is not None:
-            self.replay.close()
 
     def _has_news(self) -> None:
         """Paint, and find new alarms, after a change of runs or credentials."""
@@ -355,13 +331,10 @@ class ConsoleServices:
         await self.cluster.identify()
         identity = self.cluster.identity
         await self._catalogue_read.wait()  # importing the AWS library beside it, both held the loop up
-        has_answers = self.replay is not None and bool(self.replay.replay.index.identities)
-        if self.settings.profile or (identity and identity.account) or has_answers:
+        if self.settings.profile or (identity and identity.account):
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )
-        if self.capture is not None:
-            await self.capture.ask_for_kinds(self.cluster.session)
 
 
 def _pod_troubles(services: ConsoleServices, run_id: str) -> Mapping[str, str]:
@@ -400,47 +373,6 @@ def _live_pods(cluster: ClusterFeed) -> Iterable[PodFacts]:
     """Return the pods of the cluster as it is now: none of a kept snapshot, which may be of yesterday."""
     snapshot = cluster.snapshot()
     return () if snapshot is None or snapshot.as_of else snapshot.pods.values()
-
-
-def _capture_feed(settings: ConsoleSettings, clock: Clock) -> CaptureFeed | None:
-    if settings.capture is None:
-        return None
-    from tui.feeds.replay import CaptureFeed
-
-    return CaptureFeed(settings.capture, clock)
-
-
-def _replay_feed(settings: ConsoleSettings, services: ConsoleServices) -> ReplayFeed | None:
-    if settings.replay is None:
-        return None
-    from tui.feeds.replay import ReplayFeed
-
-    return ReplayFeed(
-        settings.replay,
-        services.runs,
-        services.ticker,
-        connect=services.connect,
-        read_anew=lambda: _read_anew(services),
-    )
-
-
-async def _read_anew(services: ConsoleServices) -> None:
-    """Read the cluster again, and whatever follows one of its pods or jobs."""
-    watched = services.watched
-    services.cluster.leave()
-    services.connect()
-    await services.cluster.wait_connected()
-    await services.cluster.settle(at_most_seconds=5.0)
-    if watched is not None:
-        try:
-            await services.watch(watched.job)
-        except ConsoleError:
-            services.unwatch()
-
-
-def replay_epoch(services: ConsoleServices) -> int:
-    """Return a number that grows when a replay has gone to another moment: what was read is to be read again."""
-    return services.replay.epoch if services.replay is not None else 0
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:

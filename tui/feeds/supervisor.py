@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import random
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConfigError, ConsoleError
 from actions.base.untrusted import one_line, redact
@@ -139,9 +139,14 @@ class Supervisor:
         self._tasks.clear()
 
     async def _run(self, name: str, work: Work) -> None:
-        wait = FIRST_WAIT_SECONDS
+        backoff = Backoff(
+            self._clock,
+            first_seconds=FIRST_WAIT_SECONDS,
+            longest_seconds=LONGEST_WAIT_SECONDS,
+            jitter=0.5,
+            peace_seconds=_CALM_SECONDS,
+        )
         while True:
-            started = self._clock.monotonic()
             try:
                 await work()
             except Exception as error:  # noqa: BLE001 - the one place where a source may fail in any way
@@ -149,10 +154,7 @@ class Supervisor:
             else:
                 self._publish(name, FeedState.ENDED, "")
                 return
-            if self._clock.monotonic() - started > _CALM_SECONDS:
-                wait = FIRST_WAIT_SECONDS
-            await self._clock.sleep(wait * (1 + random.random() / 2))
-            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+            await backoff.wait()
 
     def _publish(self, name: str, state: FeedState, detail: str) -> None:
         known = self._health.get(name)

@@ -14,7 +14,7 @@ from actions.fleet.facts import UNCOUNTED, PodFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.output import AT_WORK, place_of, sampled_stage, watched_stage
-from tui.feeds.services import ConsoleServices, replay_epoch
+from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
@@ -273,8 +273,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def _follow_scope(self) -> None:
         """Drop the samples of another run or job at once, and sample again."""
         run, watched = self.services.runs.view, self.services.watched
-        beside = f"{watched.title if watched is not None else ''} {replay_epoch(self.services)}"
-        scope = beside, run.id if run is not None else ""
+        scope = watched.title if watched is not None else "", run.id if run is not None else ""
         if scope == self._scope:
             return
         is_first, self._scope = self._scope is None, scope

@@ -22,7 +22,8 @@ from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
 from tui.present.cells import fit
-from tui.present.telemetry.charts import (
+from tui.present.charts.curves import Curve, Mark, TimeAxis
+from tui.present.charts.metrics import (
     ChartRow,
     MetricChart,
     chart_rows,
@@ -32,7 +33,6 @@ from tui.present.telemetry.charts import (
     notes_on,
     progress_lines,
 )
-from tui.present.telemetry.curves import Curve, Mark, TimeAxis
 from tui.settings.keys import KeyContext, key_name
 from tui.widgets.base import Lines
 from tui.widgets.plot_grid import SmallPlot, shape_of
@@ -296,7 +296,7 @@ class ChartsPane(PlotPane):
             MissingError: There is no curve yet.
         """
         from actions.run.comparison import series_csv
-        from tui.present.telemetry.charts import compared_curves
+        from tui.present.charts.metrics import compared_curves
         from tui.widgets.plot_picture import png_of, svg_of
 
         chart, _ = self._chart()
@@ -346,7 +346,7 @@ class ChartsPane(PlotPane):
     def _draw_compared(self) -> None:
         """Draw the compared runs; one piece of one output is read at a time."""
         from actions.run.comparison import differences_of
-        from tui.present.telemetry.charts import compared_curves, difference_lines, legend_lines
+        from tui.present.charts.metrics import compared_curves, difference_lines, legend_lines
 
         runs = self._compared
         if any(run.read_on() for run in runs):
@@ -392,7 +392,7 @@ class ChartsPane(PlotPane):
         """Return the charts of a log's metrics, in the blueprint's order, or of those that compared runs share."""
         if self._compared:
             from actions.run.comparison import shared_metrics
-            from tui.present.telemetry.charts import compared_charts
+            from tui.present.charts.metrics import compared_charts
 
             return compared_charts(shared_metrics([run.metrics() for run in self._compared]))
         source = self._source

@@ -103,8 +103,7 @@ class HomePane(Pane):
         if services.supervisor.health(CLUSTER).state is FeedState.STARTING and services.cluster.snapshot() is None:
             return  # the cluster comes first
         home.follow(services.cluster.snapshot())
-        if services.replay is None:  # this machine's contexts are not those of the capture
-            home.read_contexts(services.settings.target, services.cluster.target)
+        home.read_contexts(services.settings.target, services.cluster.target)
         home.plan(services.blueprints.found, services.settings.preferred_preset)
         home.note_failing(services.runs.summaries)
 

@@ -17,7 +17,7 @@ from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
 from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
 from tui.feeds.output import NEWEST_BYTES, OutputLogFeed, lost_text, place_of, watched_stage
-from tui.feeds.services import WATCH, ConsoleServices, default_namespace, replay_epoch
+from tui.feeds.services import WATCH, ConsoleServices, default_namespace
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.base import ON_OFF, Pane, bindings_of
@@ -93,9 +93,6 @@ class LogsPane(Pane):
         self._pulled_at = 0.0
         self._pod: PodFacts | None = None
         self._goes_along = True
-        self._begin = FROM_THE_TAIL
-        self._container = ""
-        self._epoch = replay_epoch(services)
 
     def compose(self) -> ComposeResult:
         """Yield the log view."""
@@ -103,7 +100,6 @@ class LogsPane(Pane):
 
     def refresh_data(self) -> None:
         """Take new lines."""
-        self._follow_replay()
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
@@ -157,7 +153,7 @@ class LogsPane(Pane):
     def show_pod(self, pod: PodFacts, container: str, begin: LogBegin = FROM_THE_TAIL) -> None:
         """Follow a pod over the API, from `begin` on."""
         self._goes_along = False
-        self._pod, self._container, self._begin = pod, container, begin
+        self._pod = pod
         services = self.services
         feed = PodLogFeed(
             services.cluster,
@@ -294,14 +290,6 @@ class LogsPane(Pane):
     def focus_content(self) -> None:
         """Focus the lines."""
         self._view.focus()
-
-    def _follow_replay(self) -> None:
-        """Read the log of a pod anew after a replay has gone to another moment."""
-        if self._epoch == replay_epoch(self.services):
-            return
-        self._epoch = replay_epoch(self.services)
-        if isinstance(self._feed, PodLogFeed) and self._pod is not None:
-            self.show_pod(self._pod, self._container, self._begin)
 
     def _go_along(self) -> None:
         watched = self.services.watched

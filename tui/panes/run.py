@@ -169,8 +169,6 @@ class RunPane(Pane):
 
     def _no_changes(self) -> str:
         """Return why this console changes nothing in the run on screen; empty if it can."""
-        if self.services.replay is not None:
-            return "This is a replay: nothing can be approved or changed."
         if self.services.runs.remote is not None:
             return "Another machine carries it out: approve or change it there."
         if self.services.settings.readonly:

@@ -22,8 +22,6 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         expires_in_seconds: Time until the credentials expire; negative afterwards, `None` if unknown or never.
         needed_seconds: Longest expected time for what is left of the run on screen; `None` if they renew themselves.
         demo: Badge of the embedded cluster, empty on a real one.
-        replay: Badge of a replay, with the moment that is shown; empty on a live cluster.
-        capture: Badge while what the backends send is kept; empty otherwise.
         paid: What is paid for by the hour; `None` if that is not known yet.
         leaves_out_claims: Devices of claims are not counted, so that what is idle is not known.
         as_of: `as of 14:02 UTC` while nodes and costs are a kept snapshot's; else empty.
@@ -38,8 +36,6 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     expires_in_seconds: float | None = None
     needed_seconds: float | None = None
     demo: str = ""
-    replay: str = ""
-    capture: str = ""
     is_readonly: bool = False
     paid: Paid | None = None
     leaves_out_claims: bool = False
@@ -88,14 +84,10 @@ def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
 
 def _left(facts: HeaderFacts) -> Cells:
     badges: list[Span] = []
-    if facts.replay:
-        badges += [Span(f" {facts.replay} ", Tone.BUSY), Span(" ")]
     if facts.demo:
         badges += [Span(f" {facts.demo} ", Tone.ACCENT), Span(" ")]
     if facts.is_readonly:
         badges += [Span(" read-only ", Tone.WARN), Span(" ")]
-    if facts.capture:
-        badges += [Span(f" {facts.capture} ", Tone.BUSY), Span(" ")]
     places = [
         *([Span(facts.account, Tone.MUTED)] if facts.account else []),
         Link(facts.cluster or "no cluster", Tone.STRONG, line="context"),

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from tui.present.cells import CellValue, Span, Tone
-from tui.present.telemetry.charts import ChartRow
+from tui.present.charts.metrics import ChartRow
 from tui.widgets.base import Lines
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column

@@ -260,8 +260,7 @@ class ConsoleScreen(LiveScreen[None]):
         run, selected = self._services.runs.view, selected_run(self._services, pane.subject())
         state = None if run is None else (run.state, trouble_in(run.notices))
         panes = (split.current, split.arrangement, split.placing.is_zoomed, split.is_tabbed)
-        is_watching = self._services.replay is not None or is_elsewhere(self._services, pane.subject())
-        is_readonly = self._services.settings.readonly or is_watching
+        is_readonly = self._services.settings.readonly or is_elsewhere(self._services, pane.subject())
         drains = dict(self._services.drains)
         other = other_trouble(self._services)
         edges = (self.size.width, panes, state, selected, is_readonly, drains, other)

@@ -99,8 +99,6 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
-        replay=services.replay.badge() if services.replay is not None else "",
-        capture=services.capture.badge() if services.capture is not None else "",
         is_readonly=settings.readonly,
         paid=services.paid.now(),
         leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),

@@ -21,6 +21,7 @@ from tui.defects import shown
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
+from tui.settings.keys import PANE_KEYS
 from tui.widgets.arrangement import (
     Direction,
     LayoutForm,
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 PANES: tuple[PaneName, ...] = get_args(PaneName)
 
-_NUMBERED = tuple(name for name in PANES if name not in ("home", "objects"))
-"""The panes that have a digit."""
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 
 _SETTLE_SECONDS = 10.0
@@ -226,7 +225,7 @@ class PaneWorkspace:
         self._move(name, is_of_it=is_of_it or bool(of))
 
     def focus(self, where: str, *, is_of_it: bool = False) -> None:
-        """Focus the next, previous or neighbouring pane, or one by name or number.
+        """Focus the next, previous or neighbouring pane, or one by name or key.
 
         Args:
             where: The pane.
@@ -240,8 +239,7 @@ class PaneWorkspace:
         elif where in _DIRECTIONS:
             self.split.go(where)
         else:
-            name = _NUMBERED[int(where) - 1] if where.isdecimal() and int(where) <= len(_NUMBERED) else where
-            self._move(name, is_of_it=is_of_it)
+            self._move(PANE_KEYS.get(where, where), is_of_it=is_of_it)
         self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:

@@ -74,8 +74,8 @@ ASIDES = {
 """Actions that are not commands, with explanations."""
 
 
-_PANE_KEYS = "H123456789K0"
-"""The keys that open the panes, in the panes' order."""
+PANE_KEYS: dict[str, PaneName] = dict(zip("H123456789K0", get_args(PaneName), strict=True))
+"""The panes by the keys that open them, in the panes' order."""
 
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
 _TREE_CONTEXTS = (KeyContext.PODS, KeyContext.OBJECTS, KeyContext.RUN, KeyContext.RUNS)
@@ -84,10 +84,7 @@ _WHY_CONTEXTS = (
 )  # fmt: skip
 
 KEYS: tuple[Key, ...] = (
-    *(
-        Key(KeyContext.EVERYWHERE, (key,), f"open {pane}", pane)
-        for key, pane in zip(_PANE_KEYS, get_args(PaneName), strict=True)
-    ),
+    *(Key(KeyContext.EVERYWHERE, (key,), f"open {pane}", pane) for key, pane in PANE_KEYS.items()),
     Key(KeyContext.EVERYWHERE, ("enter",), "enter", "open"),
     Key(KeyContext.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
@@ -100,10 +97,6 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
     Key(KeyContext.EVERYWHERE, ("Y",), "copy", "copy"),
     Key(KeyContext.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
-    Key(KeyContext.EVERYWHERE, ("f9",), "replay toggle", "pause or play"),
-    Key(KeyContext.EVERYWHERE, ("left_square_bracket",), "replay seek -30s", "back 30 s"),
-    Key(KeyContext.EVERYWHERE, ("right_square_bracket",), "replay seek +30s", "forward 30 s"),
-    Key(KeyContext.EVERYWHERE, ("right_curly_bracket",), "replay step", "next change"),
     Key(KeyContext.PANES, ("h", "left"), "focus left", "left"),
     Key(KeyContext.PANES, ("j", "down"), "focus down", "down"),
     Key(KeyContext.PANES, ("k", "up"), "focus up", "up"),

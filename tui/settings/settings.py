@@ -15,9 +15,7 @@ from actions.command.arguments import PaneName
 from tui.settings.keymap import Keymap
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
-    from actions.capture.writer import CaptureWriter
     from actions.cluster.auth.session import ClusterTarget
-    from actions.replay.replay import Replay
     from actions.run.limits.options import LimitTexts
 
 WriteFile = Callable[[Path, bytes], None]
@@ -151,8 +149,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
         layout_folder: Folder of the saved layouts; `None` to keep none.
-        capture: Keeps what the backends send; `None` to keep nothing.
-        replay: The capture that is shown in the place of a cluster; `None` for a live console.
         record: File that the session is recorded to, as a script; `None` for none.
         write_file: Function that writes screenshots; raises a `ConfigError` if it cannot, or may not.
     """
@@ -180,8 +176,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     alarms: AlarmSettings = AlarmSettings()
     limits: LimitTexts | None = None
     layout_folder: Path | None = None
-    capture: CaptureWriter | None = None
-    replay: Replay | None = None
     record: Path | None = None
     write_file: WriteFile = write_file
 
@@ -193,8 +187,8 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_silent(self) -> bool:
-        """True if alarms do not call: a script has its own expectations, and those of a replay are over."""
-        return not self.has_operator or self.replay is not None
+        """True if alarms do not call: a script has its own expectations."""
+        return not self.has_operator
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """Return the initial preset of a launch form: on the embedded cluster the one made for it, else none."""

@@ -23,7 +23,7 @@ from textual.timer import Timer
 from actions.base.wording import folded
 from tui.defects import shown
 from tui.present.ansi import segments_of
-from tui.present.telemetry.curves import (
+from tui.present.charts.curves import (
     Curve,
     Mark,
     MarkKind,

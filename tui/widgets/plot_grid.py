@@ -9,7 +9,7 @@ import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 
-from tui.present.telemetry.curves import Curve, Mark
+from tui.present.charts.curves import Curve, Mark
 from tui.widgets.plot import PlotView
 
 MOST_PLOTS = 6

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 from actions.base.errors import ConfigError
 from actions.telemetry.curves import smoothed
-from tui.present.telemetry.curves import (
+from tui.present.charts.curves import (
     Curve,
     Mark,
     MarkKind,
@@ -26,7 +26,7 @@ from tui.present.telemetry.curves import (
     on_axis,
     short_number,
 )
-from tui.present.telemetry.raster import Axis
+from tui.present.charts.raster import Axis
 from tui.widgets.plot_renderer import PlotOptions, axes_of, is_smoothed
 
 if TYPE_CHECKING:

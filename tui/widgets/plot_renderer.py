@@ -11,7 +11,7 @@ import msgspec
 from actions.base.numbers import MOST
 from actions.fleet.quantity import format_bytes
 from actions.telemetry.curves import smoothed
-from tui.present.telemetry.curves import (
+from tui.present.charts.curves import (
     Curve,
     Line,
     Mark,
@@ -29,7 +29,7 @@ from tui.present.telemetry.curves import (
     time_labels,
     time_ticks,
 )
-from tui.present.telemetry.raster import Axis, Color, Stroke, draw_strokes
+from tui.present.charts.raster import Axis, Color, Stroke, draw_strokes
 
 _MOST_POWER = math.log10(MOST)
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5

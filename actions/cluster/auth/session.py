@@ -33,7 +33,7 @@ from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_c
 from actions.cluster.auth.tls import default_tls_context, load_client_certificate, tls_files
 from actions.cluster.http.endpoint import Endpoint
 from actions.cluster.http.errors import ApiAccessError, ApiError
-from actions.cluster.http.transport import AnyTransport, ByteStream, Transport
+from actions.cluster.http.transport import ByteStream, Transport
 
 if TYPE_CHECKING:
     import ssl
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from actions.cluster.auth.typed import TypedClient
 
 T = TypeVar("T")
-Through = Callable[[AnyTransport, ChosenContext], AnyTransport]
 
 __all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "RequestClass", "TokenFactory", "TokenSource"]
 
@@ -110,7 +109,7 @@ class KubeSession:
     def __init__(
         self,
         chosen: ChosenContext,
-        transport: AnyTransport,
+        transport: Transport,
         credentials: Credentials,
         *,
         readonly: bool,
@@ -137,7 +136,6 @@ class KubeSession:
         user_agent: str = "",
         clock: Clock | None = None,
         is_vouched_for: bool = False,
-        through: Through | None = None,
     ) -> KubeSession:
         """Read the kubeconfig and prepare a session. No network is used and no plugin started.
 
@@ -150,7 +148,6 @@ class KubeSession:
             clock: For the life of tokens.
             is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
                 `actions.cluster.auth.exec_plugins`.
-            through: Returns the transport to use in the place of the one that sends the requests: one around it.
 
         Raises:
             ConfigError: The kubeconfig, its context or its certificates cannot be used.
@@ -164,14 +161,12 @@ class KubeSession:
             is_vouched_for=is_vouched_for,
         )
         is_bound = readonly or is_readonly()
-        transport: AnyTransport = Transport(endpoint, user_agent=user_agent or process.user_agent("eksml-tui"))
-        if through is not None:
-            transport = through(transport, chosen)
+        transport = Transport(endpoint, user_agent=user_agent or process.user_agent("eksml-tui"))
         return cls(chosen, transport, credentials, readonly=is_bound)
 
     @property
     def answered_at(self) -> float | None:
-        """The time of the newest answer to a request by the server's clock; see `AnyTransport.answered_at`."""
+        """The time of the newest answer to a request by the server's clock; see `Transport.answered_at`."""
         return self._transport.answered_at
 
     async def request(

@@ -1,17 +1,22 @@
-"""The API server's `Status` objects, and the errors in the operator's terms that they become."""
+"""The API server's `Status` objects, and the errors in the operator's terms that they become.
+
+Source of `Retry-After`: RFC 9110, sections 5.6.7 (dates) and 10.2.3.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
+from actions.base.clock import SystemClock
 from actions.base.decoding import json_decoder
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cluster.bounds import LONGEST_WAIT_SECONDS
-from actions.cluster.http.retry import capped_wait, read_retry_after
+from actions.cluster.bounds import LONGEST_WAIT_SECONDS, RETRY_AFTER_SECONDS
 
 _THROTTLED = 429
 _UNAVAILABLE_FROM = 500
@@ -135,8 +140,48 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
             )
             for cause in details.causes or ()
         ),
-        retry_after_seconds=capped_wait(details.retry_after_seconds) if wait is None else wait,
+        retry_after_seconds=_capped_wait(details.retry_after_seconds) if wait is None else wait,
     )
+
+
+_DELTA = re.compile(r"[0-9]+", re.ASCII)
+_LONG_DIGITS = 9
+
+
+def read_retry_after(text: str, *, date: str = "", now: datetime | None = None) -> float | None:
+    """Read seconds from 0 to `RETRY_AFTER_SECONDS`; `None` for a text that is neither seconds nor a date.
+
+    Args:
+        text: The header.
+        date: The answer's `Date`: a moment is measured from it, so that our own clock need not be right.
+        now: Used if there is no `Date`; the machine's clock by default.
+    """
+    text = text.strip()
+    if _DELTA.fullmatch(text):
+        return _capped_wait(float(text) if len(text) <= _LONG_DIGITS else math.inf)
+    moment = read_date(text)
+    if moment is None:
+        return None
+    since = read_date(date.strip()) or now or SystemClock().now()
+    return _capped_wait((moment - since).total_seconds())
+
+
+def _capped_wait(seconds: float | None) -> float | None:
+    """Limit a requested wait, which may be any number; `None` for none."""
+    if seconds is None or math.isnan(seconds):
+        return None
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS)
+
+
+def read_date(text: str) -> datetime | None:
+    """Read an HTTP date; `None` for a text that is not one."""
+    from email.utils import parsedate_to_datetime  # takes as long to import as a frame to draw, and is rarely needed
+
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _read_json(body: bytes) -> _Status:

@@ -36,8 +36,7 @@ from actions.cluster.http.endpoint import (
     proxy_error,
     tls_error,
 )
-from actions.cluster.http.errors import ApiError, SilenceError, error_of, status_of
-from actions.cluster.http.retry import read_date
+from actions.cluster.http.errors import ApiError, SilenceError, error_of, read_date, status_of
 from actions.fleet.quantity import size_text
 
 ACCEPT_ENCODING = "gzip"
@@ -301,7 +300,7 @@ class PooledTransport:
 
     @property
     def answered_at(self) -> float | None:
-        """See `AnyTransport.answered_at`."""
+        """See `Transport.answered_at`."""
         moment = read_date(self._date)
         return None if moment is None else moment.timestamp()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from actions.base.errors import UnreachableError
@@ -33,40 +33,6 @@ class ByteStream(Protocol):
         ...
 
 
-class AnyTransport(Protocol):
-    """The sender of a session's requests: `Transport`, one around it, or one that answers by itself."""
-
-    @property
-    def answered_at(self) -> float | None:
-        """The time of the newest answer to a call by the server's clock, in seconds since the epoch.
-
-        `None` if there was no answer yet, or none that names its time.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End every connection, also the open streams."""
-        ...
-
-    async def call(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
-    ) -> bytes:
-        """Send a request and return the whole body of its answer; see `Transport.call`."""
-        ...
-
-    def stream(
-        self, url: str, *, headers: Mapping[str, str], idle_seconds: float
-    ) -> AbstractAsyncContextManager[ByteStream]:
-        """Open an endless GET; the connection is gone when the context is left."""
-        ...
-
-    def websocket(
-        self, url: str, *, headers: Mapping[str, str], protocols: Sequence[str]
-    ) -> AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
-        """Open a websocket; see `Transport.websocket`."""
-        ...
-
-
 class Transport:
     """Requests, streams and websockets. It has no credentials; the caller passes headers.
 
@@ -84,7 +50,10 @@ class Transport:
 
     @property
     def answered_at(self) -> float | None:
-        """See `AnyTransport.answered_at`."""
+        """The time of the newest answer to a call by the server's clock, in seconds since the epoch.
+
+        `None` if there was no answer yet, or none that names its time.
+        """
         return self._pool.answered_at if self._pool is not None else None
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.line_cutter import LineCutter
@@ -24,7 +25,6 @@ from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession, RequestClass
 from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, requested_wait_seconds
-from actions.cluster.http.retry import Backoff
 from actions.cluster.http.transport import ByteStream
 from actions.cluster.logs.batch import LogBatch, batches_of, read_lines
 from actions.cluster.logs.lines import KUBELET_LOG, NANOSECONDS, START, LogCursor, LogLine
@@ -193,7 +193,7 @@ class LogFollower:
         self._on_lines = on_lines
         self._tail_lines = tail_lines
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, peace_seconds=20.0)
+        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, jitter=1.0, peace_seconds=20.0)
         self._silence_seconds = silence_seconds
         self._restarts: int | None = None
         self._has_place = self.cursor.seen > 0  # without a line there, it is a time to begin at

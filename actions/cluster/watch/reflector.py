@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
@@ -21,7 +22,6 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import ApiError, SilenceError
 from actions.cluster.http.paging import PageCount
-from actions.cluster.http.retry import Backoff
 from actions.cluster.kinds import other_paths
 from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth
@@ -135,7 +135,9 @@ class Reflector(Generic[T]):
         self._decoder = ResponseDecoder(
             path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock, form=form
         )
-        self._backoff = backoff or Backoff(self._clock)
+        self._backoff = backoff or Backoff(  # client-go's, of tools/cache/reflector.go
+            self._clock, first_seconds=0.8, longest_seconds=30.0, jitter=1.0, peace_seconds=120.0
+        )
         self._liveness = liveness or ServerLiveness(self._clock)
         self._served = served
         self._page_size = page_size

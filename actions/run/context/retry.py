@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock, time_of_day
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.cluster.http.endpoint import UntrustedError
@@ -81,17 +82,16 @@ async def retry_unreachable(
     """
     began = clock.now()
     deadline = clock.monotonic() + policy.seconds
-    pause = _FIRST_PAUSE_SECONDS
+    backoff = Backoff(clock, first_seconds=_FIRST_PAUSE_SECONDS, longest_seconds=_LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return await call()
         except ConsoleError as error:
-            wait, left = max(pause, requested_wait_seconds(error)), deadline - clock.monotonic()
+            wait, left = max(backoff.next_seconds(), requested_wait_seconds(error)), deadline - clock.monotonic()
             if not policy.retries(error) or left <= 0:
                 raise
             note(f"Waiting since {time_of_day(began.timestamp())} UTC, retrying: {error.message}")
         await clock.sleep(min(wait, left))
-        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
 async def wait_until(
@@ -141,19 +141,15 @@ class PollInterval:
     def __init__(self, clock: Clock, *, first_seconds: float, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         self._clock = clock
         self._first_seconds = first_seconds
-        self._longest_seconds = longest_seconds
+        self._backoff = Backoff(clock, first_seconds=first_seconds, longest_seconds=longest_seconds)
         self._since = clock.monotonic()
-        self._failures = 0
 
     async def pause(self) -> None:
         """Wait until the next poll, after one that succeeded."""
-        self._failures = 0
+        self._backoff.reset()
         is_young = self._clock.monotonic() - self._since < _YOUNG_SECONDS
         await self._clock.sleep(self._first_seconds if is_young else _GENTLE_SECONDS)
 
     async def pause_after(self, error: ConsoleError | None = None) -> None:
         """Wait until the next poll, after one that failed: longer each time, at least the server's `Retry-After`."""
-        grown = self._first_seconds * 2.0 ** min(self._failures, 16)
-        self._failures += 1
-        requested = requested_wait_seconds(error) if error is not None else 0.0
-        await self._clock.sleep(max(min(grown, self._longest_seconds), requested))
+        await self._backoff.wait(requested_wait_seconds(error) if error is not None else None)

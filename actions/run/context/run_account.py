@@ -56,7 +56,7 @@ async def account_at_launch(blueprint: Blueprint, binding: Binding) -> RunAccoun
     try:
         return await fetch_account(binding.text("region", blueprint.cluster.region))
     except ConsoleError:
-        if preset and preset.simulate_terraform:
+        if preset and preset.is_cost_simulated:
             return None
         raise
 

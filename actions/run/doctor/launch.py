@@ -66,12 +66,6 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
         return not self.binding.existing_cluster and any(stage.own_cluster_only for stage in self.blueprint.stages)
 
     @property
-    def is_simulated(self) -> bool:
-        """True if its Terraform stages run without the program too."""
-        preset = self.blueprint.presets.get(self.binding.preset)
-        return bool(preset and preset.simulate_terraform)
-
-    @property
     def is_cost_simulated(self) -> bool:
         """True if it is a rehearsal, for which no account is needed."""
         preset = self.blueprint.presets.get(self.binding.preset)
@@ -84,7 +78,7 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BlueprintError: A Terraform root cannot be read.
         """
-        return not self.is_simulated and any(works_in_account(self.blueprint, stage) for stage in self.stages)
+        return not self.is_cost_simulated and any(works_in_account(self.blueprint, stage) for stage in self.stages)
 
     def checks(self) -> Iterator[AnyCheck]:
         """Yield the checks of its stages that apply to its values: quotas of capacity stages, then check stages."""

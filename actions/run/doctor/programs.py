@@ -11,7 +11,7 @@ from actions.base.errors import ConsoleError, FormatError, RefusedError
 from actions.base.files import read_file
 from actions.base.process import run_tool
 from actions.base.wording import listed
-from actions.blueprint.source_files import git_modules, root_folder
+from actions.blueprint.source_files import git_modules, located
 from actions.blueprint.stages import HelmStage, TerraformStage
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
@@ -36,7 +36,7 @@ def program_questions(launch: PlannedLaunch | None) -> list[Question]:
     if launch is None:
         return [Question("terraform", check_terraform, TERRAFORM_REMEDY)]
     questions = []
-    if not launch.is_simulated and any(isinstance(stage, TerraformStage) for stage in launch.stages):
+    if any(isinstance(stage, TerraformStage) for stage in launch.stages):
         check, remedy = partial(check_terraform, launch.store), STORE_REMEDY if launch.store else TERRAFORM_REMEDY
         questions.append(Question("terraform", check, remedy, is_blocking=True))
     for name, reason in needed_programs(launch).items():
@@ -93,7 +93,7 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
     """Return the programs beside terraform and docker that a launch starts, each with the reason as a sentence."""
     found: dict[str, str] = {}
     for stage in launch.stages:
-        if isinstance(stage, TerraformStage) and not launch.is_simulated:
+        if isinstance(stage, TerraformStage):
             for name, reason in _programs_of_root(launch, stage):
                 found.setdefault(name, reason)
         elif isinstance(stage, HelmStage):
@@ -103,7 +103,7 @@ def needed_programs(launch: PlannedLaunch) -> dict[str, str]:
 
 def _programs_of_root(launch: PlannedLaunch, stage: TerraformStage) -> Iterator[tuple[str, str]]:
     """Yield the programs that Terraform itself starts for a root: git for modules, exec plugins of providers."""
-    folder = root_folder(launch.blueprint.folder, stage.root)
+    folder = located(launch.blueprint.folder, stage.root)
     pinned = {call.source for call in module_calls(folder)}  # their archives are fetched without git
     modules = [name for name in git_modules(launch.blueprint.folder, stage.root) if name not in pinned]
     if modules:

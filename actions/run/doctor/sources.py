@@ -49,7 +49,7 @@ def operator_questions(launch: PlannedLaunch, connection: ClusterConnection | No
 
 def module_questions(launch: PlannedLaunch) -> list[Question]:
     """Return the question for the Terraform modules that the launch's roots call, if they call any."""
-    if launch.is_simulated or not needed_modules(launch.blueprint, launch.binding):
+    if not needed_modules(launch.blueprint, launch.binding):
         return []
     remedy = (
         f"Run eksml-tui mirror where the internet can be reached, and copy its folder to {mirror_folder()}; "

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.backoff import backoff_seconds
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError
@@ -59,7 +60,7 @@ class HeartbeatState(msgspec.Struct, frozen=True):
 
 
 def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | None:
-    """Return the newest heartbeat of a process; `None` if it has written none, as runners of earlier versions."""
+    """Return the newest heartbeat of a process; `None` if there is none, or it is damaged."""
     try:
         beat = decode_json(read_block(heartbeat_path(folder)), HeartbeatState)
     except msgspec.MsgspecError:
@@ -188,7 +189,7 @@ def may_start_now(folder: Path, clock: Clock) -> bool:
     starts = _recent(folder, clock)
     if len(starts.at) >= MOST_STARTS:
         return False
-    pause = _FIRST_PAUSE_SECONDS * 2 ** (starts.unasked - 1)
+    pause = backoff_seconds(starts.unasked, first_seconds=_FIRST_PAUSE_SECONDS)
     return not starts.unasked or clock.monotonic() - starts.at[-1] >= pause
 
 

@@ -377,7 +377,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     error: str
     """The reason why it cannot be read; empty otherwise."""
     number: int = 0
-    """Position in the order of creation; 0 if unknown, as for runs of earlier versions."""
+    """Position in the order of creation; 0 if unknown."""
     notices: tuple[Notice, ...] = ()
     """See `RunView.notices`."""
     unknown: int = 0
@@ -397,7 +397,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     limits: str = ""
     """Its limits in a few words; empty without any."""
     owner: str = ""
-    """`user@host`; empty for runs of earlier versions."""
+    """`user@host`; empty if it cannot be read."""
     store: str = ""
     """See `RunView.store`."""
     has_runner: bool = False

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from actions.base.backoff import backoff_seconds
 from actions.base.wording import brief_duration, listed
 from actions.fleet.quantity import format_usd
 from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, moment_text, reach_text
@@ -252,7 +253,7 @@ def is_due_again(view: RunView, now: float) -> bool:
     if not own:
         return False
     ends = [step.ended_at for step in view.ending.values() if step.ended_at is not None]
-    pause = min(AGAIN_SECONDS * 2.0 ** min(len(own) - 1, 10), _LONGEST_AGAIN_SECONDS)
+    pause = backoff_seconds(len(own), first_seconds=AGAIN_SECONDS, longest_seconds=_LONGEST_AGAIN_SECONDS)
     return now - max([own[-1].at, *ends]) >= pause
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from actions.base.backoff import Backoff
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.untrusted import clean_text
@@ -75,7 +76,7 @@ class Sampler:
         self._open_output = open_output
         self._warnings = warnings
         self._due: dict[str, float] = {}
-        self._refusals: dict[str, int] = {}
+        self._refusals: dict[str, Backoff] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     @property
@@ -129,9 +130,11 @@ class Sampler:
             self._refusals.pop(purpose, None)
             self._warnings.clear(purpose)
             return
-        self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
-        wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
-        self._due[purpose] = self._context.clock.monotonic() + wait
+        clock = self._context.clock
+        backoff = self._refusals.setdefault(
+            purpose, Backoff(clock, first_seconds=2 * SAMPLE_SECONDS, longest_seconds=_LONGEST_REFUSED_SECONDS)
+        )
+        self._due[purpose] = clock.monotonic() + backoff.next_seconds()
         self._warnings.set(purpose, f"The {purpose} cannot be read: {error.message}")
 
     async def _count_files(self, connection: ClusterConnection, progress: FileProgress) -> None:
@@ -359,8 +362,8 @@ class StageCollector:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
             if self._is_read:  # before that there are no followers, and what it has is not known
-                await self._end_followers(longest_seconds)
                 self._mark_vanished_pods()
+                await self._end_followers(longest_seconds)
         if self._file is not None:
             await self._end_searches()  # two readers of one file would keep its lines twice
             await self._end_file(self._file)
@@ -393,12 +396,18 @@ class StageCollector:
             return
         for source in self._writer.sources():
             is_followed = (source.line.uid, source.line.container) in self._followers
-            is_known = source.is_ended or is_followed or self._writer.has_gap(gap_key(source))
-            if source.is_of_pod and source.line_count and not is_known:
+            if not is_followed:
                 self._tell_vanished(source)
 
     def _tell_vanished(self, source: OutputSource) -> None:
-        self._writer.open_gap(source, gap_key(source), "its pod was gone before its log was read to the end")
+        """Record the gap of a pod that is gone; of one without a line, its events say if it has begun."""
+        line = source.line
+        if source.is_ended or not source.is_of_pod or self._writer.has_gap(gap_key(source)):
+            return
+        if source.line_count:
+            self._writer.open_gap(source, gap_key(source), "its pod was gone before its log was read to the end")
+        else:
+            self._begin_to_follow(ContainerLog(line.namespace, line.pod, line.container, line.uid), source)
 
     def _tell_unseen(self) -> None:
         self._writer.open_gap(None, _UNSEEN, "its pods were gone before any of their logs was read")

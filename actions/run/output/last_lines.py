@@ -8,13 +8,13 @@ come to this machine may lack something.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
 from actions.base.executors import in_thread
 from actions.blueprint.stages import StageWatch
-from actions.cluster.logs.follow import ContainerLog, container_lifecycle
+from actions.cluster.logs.follow import container_lifecycle
 from actions.run.context.stage_context import StageContext
 from actions.run.output.collector import (
     LAST_LINES_SECONDS,
@@ -106,8 +106,9 @@ class LastLines(StageCollector):
         if self._logs.pods:
             await self._find_last_pods(LONGEST_LAST_LINES_SECONDS)
             if self._listed is not None:
-                if not self._has_succeeded:  # which had read all that there was
-                    self._look_for_vanished(self._listed)
+                for source in self._writer.sources():
+                    if source.line.uid not in self._listed and not self._has_succeeded:  # which had read all
+                        self._tell_vanished(source)
                 if not self._listed and not self._writer.sources() and await self._has_had_pods():
                     self._tell_unseen()
             await self._end_followers(LONGEST_LAST_LINES_SECONDS)
@@ -132,18 +133,6 @@ class LastLines(StageCollector):
             for source in self._writer.sources()
             if (source.line.uid, source.line.container) == (uid, container)
         )
-
-    def _look_for_vanished(self, listed: Set[str]) -> None:
-        """Record the gaps of pods that are gone; of one without a line, its events say if it has begun."""
-        for source in self._writer.sources():
-            line = source.line
-            is_known = source.is_ended or line.uid in listed or self._writer.has_gap(gap_key(source))
-            if is_known or not source.is_of_pod:
-                continue
-            if source.line_count:
-                self._tell_vanished(source)
-            else:
-                self._begin_to_follow(ContainerLog(line.namespace, line.pod, line.container, line.uid), source)
 
     async def _end_followers(self, longest_seconds: float) -> None:
         known, began = -1, self._context.clock.monotonic()

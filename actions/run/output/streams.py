@@ -36,7 +36,7 @@ from actions.telemetry.points import Point, TrainingProgress, sound
 from actions.telemetry.tools.device_history import SpanRecord
 
 LogFinding = Point | TrainingProgress
-LINES, POINTS, SOURCES, DEVICES, SAMPLES = STREAMS = ("lines", "points", "sources", "devices", "samples")
+LINES, POINTS, SOURCES, DEVICES, SAMPLES = ("lines", "points", "sources", "devices", "samples")
 """The streams of a stage."""
 COPIED = (SOURCES, DEVICES, POINTS, LINES)
 """The streams that leave this machine, each one after those that mention what is in it."""

@@ -7,10 +7,11 @@ import math
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from actions.base.errors import ConsoleError, ToolError
+from actions.base.errors import ConsoleError, RefusedError, ToolError
 from actions.base.wording import counted, listed
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import needs_account, variables_of
@@ -28,9 +29,10 @@ from actions.run.stages.terraform_takeover import (
     remember_unobserved,
 )
 from actions.run.state.records import DESTROYED, MADE, CheckResult, PlanOffer, RunAccount, StageFinding
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
 from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
-from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
+from actions.terraform.plans import OnEvent, PlanSummary
 from actions.terraform.providers import discard_installed
 
 T = TypeVar("T")
@@ -58,10 +60,9 @@ class TerraformHandler:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._root = context.declared(TerraformStage).root
-        preset = context.blueprint.presets.get(context.view.preset)
         self._account = context.view.account
         self._compared_at = -math.inf
-        self._place = RootPlace(context, self._root, may_simulate=bool(preset and preset.simulate_terraform))
+        self._place = RootPlace(context, self._root)
 
     def describe(self) -> list[str]:
         program = f"terraform -chdir={self._place.work}"
@@ -136,7 +137,7 @@ class TerraformHandler:
         await self._emptiable(terraform)
         return await self._destroyed(terraform)
 
-    async def _emptiable(self, terraform: Terraform) -> None:
+    async def _emptiable(self, terraform: TerraformDriver) -> None:
         """Let the destroy empty the root's buckets, if the teardown may delete data and the root has a variable for it.
 
         Terraform reads that permission from the state, so variables of the destroy alone change nothing.
@@ -162,7 +163,7 @@ class TerraformHandler:
         self._account = await require_account(self._context)
         self._compared_at = self._context.clock.monotonic()
 
-    async def _prepared(self, terraform: Terraform) -> None:
+    async def _prepared(self, terraform: TerraformDriver) -> None:
         """Reconcile earlier operations on the root, and install providers."""
         await self._known(terraform)
         self._context.journal.note("Installing providers.")
@@ -170,7 +171,7 @@ class TerraformHandler:
         if message:
             self._say(message)
 
-    async def _known(self, terraform: Terraform) -> None:
+    async def _known(self, terraform: TerraformDriver) -> None:
         """Reconcile what earlier operations have left, on this machine and on others.
 
         Raises:
@@ -182,14 +183,18 @@ class TerraformHandler:
         reconciliation = self._reconciliation(terraform)
         await self._retried(terraform, reconciliation.save_state)
         await self._place.state(terraform)
-        await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        try:
+            await self._retried(terraform, lambda: reconciliation.settle(self._variables))
+        except RefusedError:
+            await self._free(terraform)
+            raise
 
     async def _remember_unobserved(self) -> None:
         stage, journal = self._context.stage, self._context.journal
         if await remember_unobserved(stage, journal, has_history=self._place.has_history):
             self._say("Another machine carried out the plan of this stage, and how that ended is not known.")
 
-    async def _planned(self, terraform: Terraform) -> Performed:
+    async def _planned(self, terraform: TerraformDriver) -> Performed:
         await self._require_account()
         self._context.journal.note("Planning.")
 
@@ -200,17 +205,15 @@ class TerraformHandler:
         others = await self._held_before(terraform)
         found = await self._interruptible(terraform, lambda: self._retried(terraform, plan))
         if found.is_empty:
-            return Performed("Nothing to change." + _simulated(terraform) + others, outputs=await terraform.outputs())
+            return Performed("Nothing to change." + others, outputs=await terraform.outputs())
         if self._is_approved(found):
             return await self._applied(terraform, found.plan_hash)
         return Performed(
-            f"{found.add} to add, {found.change} to change, {found.destroy} to destroy."
-            + _simulated(terraform)
-            + others,
+            f"{found.add} to add, {found.change} to change, {found.destroy} to destroy." + others,
             plan=_offer_of(found),
         )
 
-    async def _held_before(self, terraform: Terraform) -> str:
+    async def _held_before(self, terraform: TerraformDriver) -> str:
         """Return a sentence on what the root's own backend holds before the run has made anything; empty if nothing."""
         stage = self._context.stage
         is_begun = stage.attempt > 1 or stage.plan is not None or self._place.has_history
@@ -226,7 +229,7 @@ class TerraformHandler:
         self._say(sentence)
         return f" {sentence}"
 
-    async def _applied(self, terraform: Terraform, plan_hash: str) -> Performed:
+    async def _applied(self, terraform: TerraformDriver, plan_hash: str) -> Performed:
         if not terraform.running():
             await self._require_account()
 
@@ -238,9 +241,9 @@ class TerraformHandler:
             outputs = await self._interruptible(terraform, lambda: self._retried(terraform, apply))
         except ToolError as error:
             raise await self._explained(terraform, error) from error
-        return Performed("Applied." + _simulated(terraform), outputs=outputs)
+        return Performed("Applied.", outputs=outputs)
 
-    async def _destroyed(self, terraform: Terraform) -> str:
+    async def _destroyed(self, terraform: TerraformDriver) -> str:
         if not terraform.running():
             await self._require_account()
 
@@ -262,9 +265,9 @@ class TerraformHandler:
             refusal = unknown_error(self._context.view.id, vanished)
             raise StageFailedError(refusal.message, findings=_findings_of(terraform.changes()), hint=refusal.hint)
         discard_installed(self._place.work)
-        return "Destroyed." + _simulated(terraform)
+        return "Destroyed."
 
-    async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:
+    async def _explained(self, terraform: TerraformDriver, error: ToolError) -> StageFailedError:
         """Return the failure of an operation, with the outcome of each resource, and those outside of the state."""
         findings = _findings_of(terraform.changes())
         message = error.message
@@ -275,10 +278,11 @@ class TerraformHandler:
         open_items = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
         if not open_items:
             return StageFailedError(message, findings=findings, hint=error.hint)
+        await self._free(terraform)
         unknown = unknown_error(self._context.view.id, open_items)
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
-    async def _interruptible(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
+    async def _interruptible(self, terraform: TerraformDriver, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `call`; when cancelled, interrupt Terraform once and wait for its end."""
         try:
             return await call()
@@ -288,7 +292,7 @@ class TerraformHandler:
             await reconciliation.remember()
             raise
 
-    async def _retried(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, terraform: TerraformDriver, call: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `call`; wait for a locked state, and free one that a dead process has locked.
 
         A state that does not answer is waited for, too: an operation that has no lock has done nothing.
@@ -312,7 +316,14 @@ class TerraformHandler:
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 
-    def _reconciliation(self, terraform: Terraform) -> Reconciliation:
+    async def _free(self, terraform: TerraformDriver) -> None:
+        """Remove the lock that a dead process has left, if any: an import by hand needs it, and tells of another's."""
+        with suppress(ConsoleError):
+            done = await self._place.freed(terraform)
+            if done:
+                self._say(done)
+
+    def _reconciliation(self, terraform: TerraformDriver) -> Reconciliation:
         context = self._context
         return Reconciliation(context.view.id, terraform, context.journal, context.clock, say=self._say)
 
@@ -363,7 +374,7 @@ class _EventLog:
     The events of an adopted process are read from the beginning: those that are in the output are skipped.
     """
 
-    def __init__(self, context: StageContext, terraform: Terraform, operation: str) -> None:
+    def __init__(self, context: StageContext, terraform: TerraformDriver, operation: str) -> None:
         self._context = context
         self._log = ProgramLog(context, "terraform", operation, is_adopted=terraform.running() == operation)
 
@@ -404,7 +415,3 @@ def _offer_of(plan: PlanSummary) -> PlanOffer:
     hidden = len(lines) - _SHOWN_CHANGES
     shown = [*lines[:_SHOWN_CHANGES], *([f"… and {hidden} more"] if hidden > 0 else [])]
     return PlanOffer(plan.plan_hash, plan.add, plan.change, plan.destroy, tuple(shown))
-
-
-def _simulated(terraform: Terraform) -> str:
-    return " Simulated: there is no terraform program." if terraform.is_simulated else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.base.executors import in_thread
 from actions.blueprint.operators import mirror_folder
-from actions.blueprint.source_files import root_folder
+from actions.blueprint.source_files import located
 from actions.blueprint.terraform_modules import archives_path, packages_path
 from actions.run.context.retry import STAGE, retry_unreachable
 from actions.run.context.stage_context import StageContext
@@ -13,9 +13,8 @@ from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.stages.terraform_takeover import has_lost_state, lost_state_error, may_hold
 from actions.run.state.records import Unlocked
 from actions.terraform.backend import StateBackend, own_backend
-from actions.terraform.driver import open_terraform
-from actions.terraform.failure import UninitialisedError
-from actions.terraform.protocol import Terraform
+from actions.terraform.driver import TerraformDriver, require_terraform
+from actions.terraform.failure import StateLockedError, UninitialisedError
 from actions.terraform.state import StateFile, StateLock, reason_to_unlock
 from actions.terraform.working_directory import has_history, has_unsaved, is_prepared
 
@@ -26,13 +25,11 @@ class RootPlace:
     Args:
         context: The stage's.
         root: The root, as the stage names it.
-        may_simulate: The run's preset allows the simulation.
     """
 
-    def __init__(self, context: StageContext, root: str, *, may_simulate: bool) -> None:
+    def __init__(self, context: StageContext, root: str) -> None:
         self._context = context
-        self._root = root_folder(context.blueprint.folder, root)
-        self._may_simulate = may_simulate
+        self._root = located(context.blueprint.folder, root)
         self.work = terraform_path(context.folder, context.stage.id)
         self.is_prepared = is_prepared(self.work)
         """The working directory was on this machine when the handler was made."""
@@ -71,7 +68,7 @@ class RootPlace:
 
         return await retry_unreachable(find, clock=context.clock, note=context.journal.note, policy=STAGE)
 
-    async def open(self) -> Terraform:
+    async def open(self) -> TerraformDriver:
         """Return the root's Terraform.
 
         Raises:
@@ -79,18 +76,19 @@ class RootPlace:
             ConsoleError: As `store`.
         """
         store, context = await self.store(), self._context
-        return open_terraform(
+        environment = load_environment(context.folder)
+        return TerraformDriver(
             self._root,
             self.work,
-            load_environment(context.folder),
-            may_simulate=self._may_simulate,
+            environment,
+            program=require_terraform(environment),
             modules=archives_path(context.folder),
             providers=packages_path(mirror_folder()),
             clock=context.clock,
             store=store,
         )
 
-    async def state(self, terraform: Terraform) -> StateFile:
+    async def state(self, terraform: TerraformDriver) -> StateFile:
         """Return the state, wherever the root's backend keeps it.
 
         Raises:
@@ -115,7 +113,7 @@ class RootPlace:
             raise lost_state_error(context.view.id, context.stage.id)
         return state
 
-    async def unlocked(self, terraform: Terraform, lock: StateLock) -> str:
+    async def unlocked(self, terraform: TerraformDriver, lock: StateLock) -> str:
         """Remove the lock of a holder that is certainly dead, on record before that.
 
         Returns:
@@ -130,3 +128,16 @@ class RootPlace:
         await self._context.journal.remember(Unlocked(lock.id, lock.who, lock.created, lock.operation, reason))
         await terraform.unlock(lock)
         return reason
+
+    async def freed(self, terraform: TerraformDriver) -> str:
+        """Remove the lock that is held now, as `unlocked`. Returns a sentence on it; empty if it is none, or stays.
+
+        Raises:
+            ConsoleError: The state does not answer.
+        """
+        try:
+            await terraform.try_lock()
+        except StateLockedError as error:
+            reason = await self.unlocked(terraform, error.lock)
+            return f"{error.message} Unlocked, as {reason}." if reason else ""
+        return ""

@@ -14,9 +14,10 @@ from actions.base.wording import listed
 from actions.run.context.protocols import StageJournal
 from actions.run.state.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
 from actions.run.state.view import Interruption, PendingChange, TerraformMemory
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.events import UNOBSERVED, VANISHED
 from actions.terraform.failure import UnsavedStateError
-from actions.terraform.protocol import RunningOperation, Terraform, Variables
+from actions.terraform.plans import RunningOperation, Variables
 from actions.terraform.working_directory import STATE_FILE, VANISHED_STATE
 
 INTERRUPT_SECONDS = 600.0
@@ -40,7 +41,13 @@ class Reconciliation:
     """
 
     def __init__(
-        self, run_id: str, terraform: Terraform, journal: StageJournal, clock: Clock, *, say: Callable[[str], None]
+        self,
+        run_id: str,
+        terraform: TerraformDriver,
+        journal: StageJournal,
+        clock: Clock,
+        *,
+        say: Callable[[str], None],
     ) -> None:
         self._run_id = run_id
         self._terraform = terraform
@@ -130,10 +137,9 @@ class Reconciliation:
 
     async def _ask_once(self) -> None:
         running = self._terraform.process()
-        if running is None:
-            self._terraform.interrupt()  # nothing but a simulation runs without a process
-            return
-        if not may_interrupt(running, await self._journal.terraform(), now=self._clock.now().timestamp()):
+        if running is None or not may_interrupt(
+            running, await self._journal.terraform(), now=self._clock.now().timestamp()
+        ):
             return
         await self._journal.remember(_interrupted(running, is_sent=False))
         if self._terraform.interrupt():

@@ -31,7 +31,6 @@ from actions.run.state.records import TakenOver, decode_body
 from actions.run.state.view import RunState
 from actions.run.store.drivers import open_store
 from actions.run.store.rows import is_same_row, read_rows
-from actions.terraform.working_directory import SIMULATED_STATE
 
 DAY_SECONDS = 86_400.0
 KEPT_DAYS = 14.0
@@ -304,8 +303,6 @@ def _lone_state(folder: Path, newer: Path) -> str:
     there is none."""
     for path in sorted(folder.glob("terraform/*/*.tfstate*")):
         name = path.relative_to(folder)
-        if path.name == SIMULATED_STATE and (newer / name).exists():
-            continue
         state, later = _state(path), _state(newer / name)
         if state is not None and not state.resources:
             continue

@@ -1,5 +1,5 @@
 """The small files of a run's folder in its store: what the launch has copied, environment, kubeconfig, and of Terraform
-the locked providers and a simulated state.
+the locked providers.
 
 What could hold a secret stays on this machine: Terraform's variables, plans and event streams (outputs and lines of the
 roots' sources), and a kubeconfig with anything but an exec plugin. Event streams and pids of operations would be wrong
@@ -26,7 +26,7 @@ from actions.base.untrusted import is_plain, redact
 from actions.blueprint.operators import operators_path
 from actions.blueprint.terraform_modules import archives_path
 from actions.run.journal.folder import blueprint_path, environment_path, kubeconfig_path, terraform_path
-from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
+from actions.terraform.working_directory import LOCK_FILE
 
 LAUNCHED = "launch.tar.gz"
 """Blueprint, operators' releases and modules, as they were copied at the launch."""
@@ -38,7 +38,6 @@ MOST_FILE_BYTES = 1 << 20
 _TERRAFORM = "terraform"
 _PARTS = 3
 """Of the name of a file of Terraform: `terraform/STAGE/FILE`."""
-_KEPT = (LOCK_FILE, SIMULATED_STATE)
 _PLAIN_USER = frozenset({"exec", "as", "as-uid", "as-groups", "as-user-extra"})
 _PLAIN_VARIABLES = frozenset(
     {"AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_STS_REGIONAL_ENDPOINTS", "AWS_CONFIG_FILE"}
@@ -135,7 +134,7 @@ def path_of_small(folder: Path, name: str) -> Path | None:
     """Return the place of a small file in a run's folder; `None` if a run has none of that name."""
     places = {"environment.json": environment_path(folder), "kubeconfig": kubeconfig_path(folder)}
     parts = name.split("/")
-    if len(parts) == _PARTS and parts[0] == _TERRAFORM and is_segment(parts[1]) and parts[2] in _KEPT:
+    if len(parts) == _PARTS and parts[0] == _TERRAFORM and is_segment(parts[1]) and parts[2] == LOCK_FILE:
         return terraform_path(folder, parts[1]) / parts[2]
     return places.get(name)
 
@@ -143,10 +142,9 @@ def path_of_small(folder: Path, name: str) -> Path | None:
 def _of_terraform(folder: Path) -> dict[str, bytes]:
     """Return the files of Terraform stages that another machine cannot make anew, by name."""
     found = {}
-    for name in _KEPT:
-        for path in folder.glob(f"{_TERRAFORM}/*/{name}"):
-            if path.is_file() and not path.is_symlink():
-                found[path.relative_to(folder).as_posix()] = _redacted(_read(path))
+    for path in folder.glob(f"{_TERRAFORM}/*/{LOCK_FILE}"):
+        if path.is_file() and not path.is_symlink():
+            found[path.relative_to(folder).as_posix()] = _redacted(_read(path))
     return found
 
 

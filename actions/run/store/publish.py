@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Protocol
 
+from actions.base.backoff import backoff_seconds
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
@@ -170,7 +171,7 @@ class Publisher:
             failures = self._failures.get(work.__name__, 0) + 1 if kind else 0
             self._failures[work.__name__] = failures
             if kind:
-                pause = float(min(2 ** min(failures, 9), _LONGEST_PAUSE_SECONDS))
+                pause = backoff_seconds(failures, first_seconds=2.0, longest_seconds=_LONGEST_PAUSE_SECONDS)
             self._show(work, kind if failures >= _QUIET_FAILURES else None, reason)
             if failures >= _QUIET_FAILURES and reason not in self._told_reasons and len(self._told_reasons) < _REASONS:
                 self._told_reasons.add(reason)

@@ -91,10 +91,7 @@ def _written(
     for piece in pieces:
         path = chosen.text(piece.name)
         try:
-            if piece.filtered is not None:
-                data = piece.filtered(chosen.text)
-            else:
-                data = chosen.data(piece.read().encode("utf-8", "replace"))
+            data = chosen.data(piece.read().encode("utf-8", "replace"))
         except ConsoleError as error:
             reason = one_line(chosen.text(redact(error.sentence())))
             files.append(WrittenPiece(path, 0, f"{piece.about}: not there. {reason}", is_missing=True))

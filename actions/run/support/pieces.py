@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -34,13 +35,11 @@ class Piece(msgspec.Struct, frozen=True):
         name: Its path in the archive.
         about: What it is, in a few words.
         read: Returns its text; raises a `ConsoleError` if it cannot be had.
-        filtered: Of a piece that is more than a text: returns its bytes, after every text in it has passed a filter.
     """
 
     name: str
     about: str
-    read: Callable[[], str] = str
-    filtered: Callable[[Callable[[str], str]], bytes] | None = None
+    read: Callable[[], str]
 
 
 def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Piece]:
@@ -59,9 +58,11 @@ def run_pieces(folder: Path, view: RunView | None, clock: Clock) -> Iterator[Pie
             lambda: terraform_table(terraform_report(folder, view), view.id),
         )
         yield Piece("terraform.json", "the same for programs", lambda: terraform_json(terraform_report(folder, view)))
-    yield Piece(
-        "blueprint.yaml", "the run's blueprint", lambda: _end_of(blueprint_path(folder) / "blueprint.yaml", _FILE_BYTES)
-    )
+    copy = blueprint_path(folder)
+    yield Piece("blueprint.yaml", "the run's blueprint", lambda: _end_of(copy / "blueprint.yaml", _FILE_BYTES))
+    for path in sorted({*copy.glob("*.yaml"), *copy.glob("common/*.yaml")} - {copy / "blueprint.yaml"}):
+        name = str(path.relative_to(copy))
+        yield Piece(name, "a piece of the run's blueprint", partial(_end_of, path, _FILE_BYTES))
     yield Piece(
         "environment-of-run.txt", "names of the run's variables", lambda: variable_names(load_environment(folder))
     )

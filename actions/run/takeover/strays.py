@@ -28,7 +28,8 @@ from actions.run.engine.live_backend import LiveBackend
 from actions.run.objects.ownership import RUNS, Entry, Inventory, Ownership, classify, doubt_about, group_of
 from actions.run.objects.survey import fetch_kinds, survey, with_owners
 from actions.run.objects.writes import rank_of
-from actions.run.state.records import Output
+from actions.run.state.planner import with_needed
+from actions.run.state.records import Action, Intent, Output
 from actions.run.state.view import Goal, OwnedObject, RunView, StageState
 from actions.run.takeover.arrival import ArrivalRecords
 
@@ -195,7 +196,8 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
     """Record objects that the lost runner made after its last record.
 
     They carry the run's label and a stage of it, were written by this program, and are younger than that record. If the
-    run's journal does not know the run's cluster yet, they tell that this is it, which is recorded, too.
+    run's journal does not know the run's cluster yet, they tell that this is it, which is recorded, too. And they tell
+    that their stages were begun, and what these need: without that neither a cancel nor a teardown would undo them.
 
     Args:
         folder: The run's.
@@ -221,6 +223,12 @@ async def record_strays(folder: Path, records: ArrivalRecords, clock: Clock, *, 
     access = next((stage for stage in view.stages if stage.kind == "kubeconfig"), None)
     if uid and access is not None:
         records.write(Output({CLUSTER_UID: uid}), stage=access.id, attempt=max(access.attempt, 1))
+    needs = {stage.id: stage.needs for stage in view.stages}
+    begun = with_needed(needs, (item.stage for item in found.own))
+    for stage in view.stages:
+        if stage.id in begun and stage.state is StageState.PENDING:
+            records.write(Intent(Action.PERFORM), stage=stage.id, attempt=stage.attempt + 1)
+    view = records.view()
     for item in found.own:
         stage = view.stage(item.stage)
         records.write(item.announcement(), stage=stage.id, attempt=max(stage.attempt, 1))

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.http.retry import Backoff
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.clientkit.conditions import is_true
@@ -185,5 +185,5 @@ def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Do
         sink=cache,
         clock=clock,
         label_selector=NOT_HOLLOW if kind in (PODS, NODES) else "",
-        backoff=Backoff(clock, first_seconds=0.2, longest_seconds=_LONGEST_WAIT_SECONDS),
+        backoff=Backoff(clock, first_seconds=0.2, longest_seconds=_LONGEST_WAIT_SECONDS, jitter=1.0),
     )

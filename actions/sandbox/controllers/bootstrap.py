@@ -212,14 +212,12 @@ def _definition(kind: Kind, categories: list[str], short: list[str], columns: tu
 
 _READ = ["get", "list", "watch"]
 _RULES = (
-    ("", "configmaps endpoints events limitranges namespaces persistentvolumeclaims pods pods/log pods/status "
-         "replicationcontrollers resourcequotas serviceaccounts services"),
-    ("apps", "controllerrevisions daemonsets deployments deployments/scale replicasets statefulsets"),
-    ("autoscaling", "horizontalpodautoscalers"),
+    ("", "configmaps events namespaces persistentvolumeclaims pods pods/log pods/status resourcequotas "
+         "serviceaccounts services"),
+    ("apps", "daemonsets deployments deployments/scale replicasets statefulsets"),
     ("batch", "cronjobs jobs"),
     ("events.k8s.io", "events"),
     ("kubeflow.org", "mpijobs pytorchjobs"),
-    ("networking.k8s.io", "ingresses networkpolicies"),
     ("policy", "poddisruptionbudgets"),
 )  # fmt: skip
 

@@ -64,6 +64,18 @@ def test_s07_no_key_of_a_blueprint_leads_out_of_its_folder(tmp_path: Path, key: 
         load_blueprint(folder)
 
 
+@pytest.mark.parametrize("name", ["parts.yaml", "common/parts.yaml"])
+def test_s07_a_component_is_no_link_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "outside.yaml").write_text("rules: []\n")
+    folder = a_blueprint(tmp_path / "b")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(tmp_path / "outside.yaml")
+    path = folder / "blueprint.yaml"
+    path.write_text(path.read_text() + "uses: [parts]\n")
+    with pytest.raises(BlueprintError, match="not a path inside"):
+        load_blueprint(folder)
+
+
 def test_s07_a_root_with_a_link_is_not_copied(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

@@ -19,14 +19,9 @@ from actions.blueprint.targets import argument_text
 from actions.fleet.prices import PriceBook
 from tests.unit.blueprint.shipped import shipped
 
-
-def _text_of(name: str) -> str:
-    return (shipped_blueprints() / name / "blueprint.yaml").read_text("utf-8")
-
-
 BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
 CLUSTER_ROOT = "common/terraform/cluster"
-OWN_CLUSTER = [name for name in BLUEPRINTS if f"root: {CLUSTER_ROOT}" in _text_of(name)]
+OWN_CLUSTER = [name for name in BLUEPRINTS if "cluster" in shipped(name).uses]
 """The blueprints that make a cluster of their own, with the shared roots."""
 
 
@@ -80,8 +75,7 @@ def test_a_blueprint_with_terraform_makes_its_cluster_with_the_shared_root() -> 
 @pytest.mark.parametrize("name", OWN_CLUSTER)
 def test_what_is_advanced_reaches_the_roots(name: str) -> None:
     blueprint = shipped(name)
-    advanced = {key: parameter for key, parameter in blueprint.parameters.items() if parameter.group == "Advanced"}
-    more: dict[str, Scalar] = {"disk_throughput": 1000} if "disk_throughput" in advanced else {}
+    more: dict[str, Scalar] = {"disk_throughput": 1000} if "disk_throughput" in blueprint.parameters else {}
     binding = bind(blueprint, CHOSEN | more)
     given: dict[str, dict[str, object]] = {}
     for stage in blueprint.stages:
@@ -96,7 +90,7 @@ def test_what_is_advanced_reaches_the_roots(name: str) -> None:
     assert CHOSEN.items() - {("flow_logs", True)} <= given[CLUSTER_ROOT].items()
     assert given["common/terraform/network"]["flow_logs"] is True
     nodes = given.get("common/terraform/nodes")
-    assert (nodes is None) is ("disk_throughput" not in advanced)
+    assert (nodes is None) == (not more)
     assert nodes is None or nodes["disk_throughput_mibps"] == 1000
 
 

@@ -37,10 +37,6 @@ def test_the_last_argument_stands_before_or_behind_the_options(words: list[str],
     assert getattr(parse_arguments(words), place) == value
 
 
-def test_a_support_archive_takes_a_capture() -> None:
-    assert str(parse_arguments(["support", "latest", "--capture", "night.capture"]).kept) == "night.capture"
-
-
 @pytest.mark.parametrize("words", [["plan", "x"], ["doctor", "x"], ["launch", "x"]])
 def test_a_home_stands_before_or_behind_the_command(words: list[str]) -> None:
     assert parse_arguments(["--store", "s3://team/runs", *words]).store == "s3://team/runs"
@@ -133,32 +129,6 @@ def test_only_what_is_required_is_called_so(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         parse_arguments(["plan"])
     assert "required: BLUEPRINT\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--replay", "a", "--demo"], "omit --demo"),
-        (["--replay", "a", "--capture", "b"], "omit --capture"),
-        (["--replay", "a", "--run", "latest"], "omit --run"),
-        (["--capture", "a", "nodes"], "cannot be combined with nodes"),
-        (["--capture-limit", "1G"], "needs --capture FILE"),
-        (["--capture", "a", "--capture-limit", "1K"], "is not a size from 4M on"),
-        (["--capture", "a", "--capture-limit", "much"], "is not a size from 4M on"),
-    ],
-)
-def test_a_capture_that_makes_no_sense_is_refused(
-    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        parse_arguments(words)
-    assert caught.value.code == 2
-    assert sentence in capsys.readouterr().err
-
-
-def test_sizes_are_written_as_people_write_them() -> None:
-    for text, size in (("200M", 200 << 20), ("2g", 2 << 30), ("8MiB", 8 << 20), ("10000000", 10_000_000)):
-        assert parse_arguments(["--capture", "a", "--capture-limit", text]).capture_limit == size
 
 
 def test_words_of_others_are_ended_before_the_hint() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -111,14 +112,30 @@ def test_a_damaged_file_is_not_there(tmp_path: Path) -> None:
     assert _load(tmp_path) is not None
 
 
-def test_a_well_formed_file_with_wrong_contents_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_well_formed_file_with_wrong_contents_is_not_there(tmp_path: Path) -> None:
     file = _write(tmp_path, _snapshot(20))
-    monkeypatch.setattr(kept, "_is_whole", lambda data: True)
-    whole = file.read_bytes()
-    for at in range(len(kept._MARK), len(whole) - 32, 31):
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
-        found = _load(tmp_path)  # whatever it reads, it does not fail
-        assert found is None or found.snapshot.as_of == found.taken_at, at
+    frames = list(kept._frames(memoryview(file.read_bytes())))
+    for number, frame in enumerate(frames):
+        for at in range(0, len(frame), 31):
+            wrong = frame[:at] + bytes([frame[at] ^ 0x55]) + frame[at + 1 :]
+            file.write_bytes(b"".join(_framed([*frames[:number], wrong, *frames[number + 1 :]])))
+            found = _load(tmp_path)  # whatever it reads, it does not fail
+            assert found is None or found.snapshot.as_of == found.taken_at, at
+    for others in (frames[:-1], [*frames, frames[-1]], [frames[0], *frames[2:]]):
+        file.write_bytes(b"".join(_framed(others)))
+        assert _load(tmp_path) is None
+
+
+def _framed(frames: Sequence[bytes]) -> Iterator[bytes]:
+    for frame in map(zlib.compress, frames):
+        yield len(frame).to_bytes(4, "big") + frame
+
+
+def test_a_frame_that_swells_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _write(tmp_path, _snapshot(20))
+    monkeypatch.setattr(kept, "MOST_BYTES", 100_000)
+    file.write_bytes(b"".join(_framed([bytes(200_000)])))
+    assert _load(tmp_path) is None
 
 
 def test_files_of_others_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

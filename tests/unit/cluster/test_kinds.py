@@ -65,7 +65,7 @@ def test_a_row_says_what_discovery_says(row: KubeKind) -> None:
 
 def test_only_rows_without_a_recording_are_taken_on_trust() -> None:
     trusted = {row.kind for row in KINDS if row not in RECORDED}
-    assert trusted == {"TFJob", "TrainJob", "JobSet", "Workload", "ResourceSlice", "ResourceClaim"}
+    assert trusted == {"TFJob", "TrainJob", "JobSet", "Workload", "ResourceSlice", "ResourceClaim", "APIService"}
 
 
 def test_no_two_rows_mean_the_same() -> None:

@@ -27,10 +27,9 @@ from actions.cluster.bounds import (
     OversizeError,
 )
 from actions.cluster.http import pool
-from actions.cluster.http.errors import ApiUnavailableError, status_of
+from actions.cluster.http.errors import ApiUnavailableError, read_retry_after, status_of
 from actions.cluster.http.paging import PageCount
 from actions.cluster.http.pool import BodyReader, Unpacker
-from actions.cluster.http.retry import read_retry_after
 from actions.cluster.http.stream import HttpResponse
 from actions.cluster.objects.client import Discovery, list_objects
 from actions.cluster.remote.exec import open_exec

@@ -146,7 +146,6 @@ def test_kubectls_flags_set_what_they_mean() -> None:
         ("logs ml/worker-0 --since=10m --tail 50", {"object": "ml/worker-0", "since": "10m", "tail": 50}),
         ("drain node-1 --even-if-lost", {"object": "node-1", "even_if_lost": True}),
         ("launch x --workers=2 --set steps=5", {"blueprint": "x", "set": {"workers": "2", "steps": "5"}}),
-        ("replay seek -30s", {"action": "seek", "to": "-30s"}),
         ("search --nproc", {"pattern": "--nproc"}),
         ("only -worker-1,-worker-2", {"pods": "-worker-1,-worker-2"}),
         ("only -- -w", {"pods": "-w"}),

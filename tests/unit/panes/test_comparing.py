@@ -19,7 +19,7 @@ from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import Scene, a_fixed_console
 from tests.support.waiting import wait_for
-from tui.commands import curves
+from tui.commands import charts
 from tui.textual_private import screen_text
 
 OTHER = "bionemo-esm1nv-1112-c4c4rjtx3ldvk"
@@ -94,13 +94,13 @@ async def test_a_run_of_another_machine_is_compared_from_its_store_and_refused_w
 async def test_curves_that_take_time_are_announced_in_their_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_read, read = threading.Event(), curves._read
+    is_read, read = threading.Event(), charts._read
 
     def slow(folders: Sequence[Path]) -> list[RunCurves]:
         assert is_read.wait(60)
         return read(folders)
 
-    monkeypatch.setattr(curves, "_read", slow)
+    monkeypatch.setattr(charts, "_read", slow)
     scene = a_scene(tmp_path, monkeypatch)
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
         await console.line("open charts")

@@ -15,7 +15,7 @@ from actions.cluster.state.pod_requests import resources_of
 from actions.fleet.facts import PodFacts
 from tests.support.builders import ShownCluster, a_node, a_pod, a_snapshot, console_services
 from tests.unit.telemetry.test_topology import EIGHT
-from tui.commands.devices import DeviceDetails
+from tui.commands.accelerators import DeviceDetails
 from tui.present.subject import Subject
 
 

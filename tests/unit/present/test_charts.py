@@ -8,7 +8,7 @@ from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point, TrainingProgress
 from tui.present.cells import text_of
-from tui.present.telemetry.charts import charts_of, curves_in, notes_on, progress_lines
+from tui.present.charts.metrics import charts_of, curves_in, notes_on, progress_lines
 
 MIB = 1 << 20
 

@@ -64,16 +64,6 @@ def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
     assert "creds 10m00s!" in soon
 
 
-@pytest.mark.parametrize("width", [60, 80, 160])
-def test_the_moment_of_a_replay_is_there_at_every_width(width: int) -> None:
-    facts = replace(FULL, replay="replay 14:02:07 ×4", is_readonly=False, paid=nodes_of("g5.12xlarge"))
-    assert text_of(header_line(facts, width)).startswith("  replay 14:02:07 ×4 ")
-
-
-def test_a_capture_is_shown() -> None:
-    assert " capture " in text_of(header_line(replace(FULL, capture="capture"), 160))
-
-
 def test_an_unknown_price_is_counted_not_added() -> None:
     text = text_of(header_line(HeaderFacts(cluster="c", paid=nodes_of("m5.xlarge", "x9.mystery")), 120))
 

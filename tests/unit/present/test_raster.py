@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.present.ansi import segments_of, visible_text
-from tui.present.telemetry.curves import Line
-from tui.present.telemetry.raster import Axis, Stroke, draw_strokes
+from tui.present.charts.curves import Line
+from tui.present.charts.raster import Axis, Stroke, draw_strokes
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 X, Y = Axis((0.0, 10.0), ("0", "10"), 0.0, 10.0), Axis((0.0, 1.0), ("0", "1"), 0.0, 1.0)

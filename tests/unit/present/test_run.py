@@ -141,7 +141,7 @@ def test_a_run_whose_pods_crash_without_progress_has_no_time_left() -> None:
 
 def test_where_no_approval_is_taken_no_key_is_named() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
-    told = "This is a replay: nothing can be approved or changed."
+    told = "This console is read-only: nothing can be approved or changed."
 
     text = texts(stage_detail(stage, now=NOW_SECONDS, no_changes=told))
 

@@ -32,7 +32,7 @@ from actions.run.storage import archive as archives
 from actions.run.storage.archive import Archived, archive_run, opened_archive
 from actions.run.takeover.origin import opened_source
 from actions.run.takeover.takeover import Takeover, take_over_run
-from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
+from actions.terraform.working_directory import LOCK_FILE
 from tests.unit.run.world import creation, make_run, outline
 
 CLOCK = SystemClock()
@@ -63,7 +63,6 @@ def talkative(tmp_path: Path) -> Path:
     (stage / ".terraform" / "providers").mkdir(parents=True)
     (stage / ".terraform" / "providers" / "plugin").write_bytes(b"binary-1234567")
     (stage / "main.tf").write_text(f'token = "{SECRET}"\n')
-    (stage / SIMULATED_STATE).write_text(f'{{"resources": ["terraform_data.vpc"], "variables": {{"x": "{SECRET}"}}}}')
     (stage / LOCK_FILE).write_text("# locked\n")
     (stage / "run.tfplan").write_bytes(b"PK plan-1234567")
     held = {"mode": "managed", "type": "aws_db", "name": "x", "instances": [{"attributes": {"password": "o-1234567"}}]}
@@ -150,7 +149,6 @@ def test_no_secret_is_in_an_archive(talkative: Path, tmp_path: Path) -> None:
     assert b"AKIAIOSFODNN7EXAMPLE" not in data
     assert {each.path for each in done.withheld} == {"terraform/provision/terraform.tfstate"}
     arrived = taken(tmp_path / "run.tar", talkative.name, confirm=talkative.name).folder
-    assert (terraform_path(arrived, "provision") / SIMULATED_STATE).exists()
     assert (terraform_path(arrived, "provision") / LOCK_FILE).exists()
     assert load_run(arrived).outputs["train"] == {"password": "env:TOKEN"}
     assert msgspec.json.decode(environment_path(arrived).read_bytes())["AWS_REGION"] == "us-west-2"

@@ -34,9 +34,10 @@ stages:
 
 
 @pytest.fixture(autouse=True)
-def _a_machine_without_terraform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _a_machine_with_terraform_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "terraform").touch(mode=0o755)
 
 
 def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = False, **options: object) -> Path:
@@ -69,8 +70,9 @@ def launched_after(home: Path, require: Callable[[], None]) -> Path:
 
 
 def test_a_program_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
+    (tmp_path / "terraform").unlink()
     with pytest.raises(ConfigError, match="needs the terraform program for network"):
-        launched(tmp_path, preset="")
+        launched(tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
@@ -152,15 +154,17 @@ def test_a_run_stays_with_the_aws_that_it_was_launched_into(tmp_path: Path, monk
     )
 
 
-def test_a_run_keeps_the_shared_roots_that_its_blueprint_names(tmp_path: Path) -> None:
+def test_a_run_keeps_what_its_blueprint_shares_with_others(tmp_path: Path) -> None:
     copy = launched(tmp_path) / "blueprint" / "common"
+    assert (copy / "cluster.yaml").is_file()
+    assert not (copy / "neuron.yaml").exists()
+    assert (copy / "manifests" / "dcgm-exporter.yaml").is_file()
     assert (copy / "terraform" / "network" / "main.tf").is_file()
     assert (copy / "rehearsal" / "cluster" / "simulation.json").is_file()
     assert not (copy / "terraform" / "nodes").exists()
 
 
-def test_git_is_missed_before_there_is_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actions.run.launch.find_terraform", lambda: tmp_path / "terraform")
+def test_git_is_missed_before_there_is_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs the git program for network") as error:
         launched(tmp_path, preset="")
     assert "terraform-aws-modules/vpc/aws" in error.value.message

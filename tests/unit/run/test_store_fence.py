@@ -22,7 +22,7 @@ from actions.run.store.copy import fetch_run
 from actions.run.store.lease import take_lease
 from actions.run.store.objects import GuardedStore, RunStore, StoreLease
 from actions.run.store.rows import read_rows
-from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE, has_history, is_prepared
+from actions.terraform.working_directory import LOCK_FILE, has_history, is_prepared
 from tests.support.stores import BEN, Proxy, Published, a_run_with_store, opened
 from tests.support.streams import bytes_of
 from tests.support.virtual import VirtualClock, run_virtually
@@ -144,7 +144,7 @@ def test_an_hour_without_the_home_delays_no_stage_and_loses_nothing(
 
 def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: Proxy, folder: Path) -> None:
     points = growing(folder, "train", "points")
-    state = terraform_path(folder, "provision") / SIMULATED_STATE
+    state = terraform_path(folder, "provision") / LOCK_FILE
     state.parent.mkdir(parents=True)
     state.write_text("{}")
 
@@ -171,14 +171,11 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
     run_virtually(work(), has_sockets=True)
 
 
-def test_a_simulated_state_and_the_locked_providers_come_along_and_no_stream_does(
-    home: Proxy, folder: Path, tmp_path: Path
-) -> None:
+def test_the_locked_providers_come_along_and_no_stream_does(home: Proxy, folder: Path, tmp_path: Path) -> None:
     work_folder = terraform_path(folder, "provision")
     work_folder.mkdir(parents=True)
     texts = {
-        SIMULATED_STATE: '{"resources":["aws_vpc.main"],"variables":{"note":"AKIAABCDEFGHIJKLMNOP"}}',
-        LOCK_FILE: 'provider "registry.terraform.io/hashicorp/aws" {\n  version = "6.0.0"\n}\n',
+        LOCK_FILE: 'provider "registry.terraform.io/hashicorp/aws" {\n  version = "6.0.0"\n}\n# AKIAABCDEFGHIJKLMNOP\n',
         "apply.jsonl": '{"type":"outputs","outputs":{"password":{"value":"canary"}}}\n',
         "apply.pid": "boot\n17 (terraform) S 1",
     }
@@ -196,11 +193,10 @@ def test_a_simulated_state_and_the_locked_providers_come_along_and_no_stream_doe
         await fetch_run(store, folder.name, copy)
         store.close()
         place = terraform_path(copy, "provision")
-        assert {path.name for path in place.iterdir()} == {SIMULATED_STATE, LOCK_FILE}
-        assert (place / LOCK_FILE).read_text() == texts[LOCK_FILE]
-        assert '"aws_vpc.main"' in (place / SIMULATED_STATE).read_text()
-        assert "AKIA" not in (place / SIMULATED_STATE).read_text()
-        assert is_prepared(place)
-        assert has_history(place)
+        assert {path.name for path in place.iterdir()} == {LOCK_FILE}
+        assert 'version = "6.0.0"' in (place / LOCK_FILE).read_text()
+        assert "AKIA" not in (place / LOCK_FILE).read_text()
+        assert not is_prepared(place)
+        assert not has_history(place)
 
     run_virtually(work(), has_sockets=True)

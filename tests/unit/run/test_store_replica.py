@@ -16,7 +16,7 @@ from actions.run.state.view import NoticeKind, RunState
 from actions.run.store import publish
 from actions.run.store.copy import fetch_run
 from actions.run.store.rows import read_rows
-from actions.terraform.working_directory import LOCK_FILE, SIMULATED_STATE
+from actions.terraform.working_directory import LOCK_FILE
 from tests.support.stores import (
     ANNA,
     DENIED,
@@ -72,21 +72,20 @@ def test_a_small_file_that_did_not_change_is_written_once_whatever_becomes_of_th
     folder = a_run(tmp_path)
     place = terraform_path(folder, "provision")
     place.mkdir(parents=True)
-    for name in (LOCK_FILE, SIMULATED_STATE):
-        (place / name).write_text('{"resources":["aws_vpc.main"]}')
+    (place / LOCK_FILE).write_text("# locked\n")
 
     async def work() -> None:
         clock = VirtualClock()
         run = Published(folder, clock)
-        home.fault, home.applies = DENIED, lambda method, path: method == "PUT" and SIMULATED_STATE in path
+        home.fault, home.applies = DENIED, lambda method, path: method == "PUT" and "environment.json" in path
         async with accompanied(run):
-            await seconds_until(clock, lambda: len(home.puts(SIMULATED_STATE)) > 3, 200)
+            await seconds_until(clock, lambda: len(home.puts("environment.json")) > 3, 200)
             home.mend()
             await seconds_until(clock, lambda: run.publisher.sent == 1, 60)
-            before = len(home.puts(SIMULATED_STATE))
+            before = len(home.puts("environment.json"))
             await clock.sleep(300)
-        assert len(home.puts(SIMULATED_STATE)) == before
-        assert len(home.puts(LOCK_FILE)) == len(home.puts("environment.json")) == 1
+        assert len(home.puts("environment.json")) == before
+        assert len(home.puts(LOCK_FILE)) == 1
         run.close()
 
     run_virtually(work(), has_sockets=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import random
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +10,13 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError, UnreachableError, UnreadableError
+from actions.base.errors import ConfigError, UnreachableError
 from actions.base.untrusted import KNOWN
-from actions.capture.entries import AnswerPart, Asked
-from actions.capture.filtered import capture_piece, filtered
-from actions.capture.reader import CaptureReader
-from actions.replay.index import read_index
 from actions.run.client import load_run
-from actions.run.journal.folder import environment_path, kubeconfig_path, runner_log_path
+from actions.run.journal.folder import blueprint_path, environment_path, kubeconfig_path, runner_log_path
 from actions.run.support.archive import list_text, write_archive
 from actions.run.support.filters import SupportFilter, learn_secrets
 from actions.run.support.pieces import LOG_BYTES, Piece, run_pieces
-from tests.support.captures import MadeCapture, thing
 from tests.support.fixed_runs import store_text
 from tests.unit.run.world import make_run
 
@@ -92,18 +85,20 @@ def archived(folder: Path, tmp_path: Path, *pieces: Piece, masked: dict[str, str
             opened = archive.extractfile(member)
             assert opened is not None
             assert member.mode == 0o600
-            data = opened.read()
-            texts[member.name.removeprefix("support-x/")] = (
-                gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-            ).decode("utf-8", "replace")
+            texts[member.name.removeprefix("support-x/")] = opened.read().decode("utf-8", "replace")
     assert [one.name for one in listed if not one.is_missing] == list(texts)[-1:] + list(texts)[:-1]
     return texts
 
 
+def test_the_components_of_the_runs_blueprint_are_in_it(folder: Path, tmp_path: Path) -> None:
+    component = blueprint_path(folder) / "common" / "network.yaml"
+    component.parent.mkdir(parents=True)
+    component.write_text("stages: {}\n")
+    assert archived(folder, tmp_path)["common/network.yaml"] == "stages: {}\n"
+
+
 def test_no_secret_is_in_it_and_what_is_none_stays(folder: Path, tmp_path: Path) -> None:
-    made = MadeCapture()
-    made.part(1.0, made.ask(1.0, "/api/v1/namespaces/default/pods/train-0/log"), "\n".join(CANARIES.values()).encode())
-    texts = archived(folder, tmp_path, capture_piece(made.write(tmp_path / "session.capture.gz")))
+    texts = archived(folder, tmp_path)
     assert {"journal.txt", "runner.log", "run.txt", "run.json", "terraform.txt", "logs/train.log"} < set(texts)
     whole = "\n".join(texts.values())
     for secret in (*CANARIES.values(), *(hidden for _, hidden in UNKNOWN.values())):
@@ -111,7 +106,6 @@ def test_no_secret_is_in_it_and_what_is_none_stays(folder: Path, tmp_path: Path)
     assert HARMLESS in texts["runner.log"]
     assert "${env:MY_HUB_TOKEN}" in texts["logs/train.log"]
     assert texts["environment-of-run.txt"].split() == ["AWS_REGION", "DB_PASSWORD"]
-    assert texts["capture/session.capture.gz"].partition("\n")[2].count("\n") == len(CANARIES) - 1
     assert "created" in texts["journal.txt"].splitlines()[0]
     assert "runner.log" in texts["README.txt"]
 
@@ -169,38 +163,3 @@ def test_a_log_is_cut_to_its_end_at_the_begin_of_a_line(folder: Path, tmp_path: 
     assert len(text) < 2 * LOG_BYTES
     assert text.splitlines()[-1].endswith("line 0059999")
     assert all(" data-0 line " in line for line in text.splitlines())
-
-
-@pytest.mark.parametrize("data", [b"\x1f\x8bno gzip", bytes(range(256))])
-def test_a_capture_that_cannot_be_searched_is_refused(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "c").write_bytes(data)
-    with pytest.raises(UnreadableError):
-        capture_piece(tmp_path / "c")
-
-
-def test_a_capture_that_expands_without_end_is_refused(tmp_path: Path) -> None:
-    made = MadeCapture()
-    number = made.ask(1.0, "/api/v1/nodes")
-    for _ in range(66):
-        made.part(1.0, number, random.Random(4).randbytes(1 << 12) * 256)
-    made.write(tmp_path / "bomb.gz")
-    with pytest.raises(ConfigError, match="more than 64 MiB"):
-        capture_piece(tmp_path / "bomb.gz")
-
-
-def test_a_capture_is_masked_and_can_be_replayed(tmp_path: Path) -> None:
-    made = MadeCapture()
-    node = thing("ip-10-0-1-7.ec2.internal", kind="Node", metadata={"annotations": {"note": "password=hunter2hunter2"}})
-    made.watch(1.0, "/api/v1/nodes", [node])
-    made.answer(2.0, "/api/v1/nodes/ip-10-0-1-7.ec2.internal", node)
-    file = made.write(tmp_path / "made.capture")
-    data = filtered(file, SupportFilter({}).text)
-    (tmp_path / "masked.capture").write_bytes(data)
-    assert b"10-0-1-7" not in gzip.decompress(data)
-    assert b"hunter2" not in gzip.decompress(data)
-    before, after = (list(CaptureReader(tmp_path / name).entries()) for name in ("made.capture", "masked.capture"))
-    assert [type(record) for record in after] == [type(record) for record in before]
-    parts = [record.data for record in after if isinstance(record, AnswerPart)]
-    assert all(json.loads(line) for part in parts for line in part.splitlines())
-    assert any(isinstance(record, Asked) and record.path.endswith("/host-1") for record in after)
-    read_index(CaptureReader(tmp_path / "masked.capture")).close()

@@ -39,6 +39,7 @@ from actions.run.journal.store import DiskFullError, Journal
 from actions.run.objects.ownership import Entry, ObjectOwner
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
+from actions.run.state.planner import Reconcile, next_step, teardown_order
 from actions.run.state.records import (
     Action,
     Body,
@@ -324,6 +325,38 @@ async def test_what_the_earlier_machine_has_made_in_a_cluster_tells_that_it_is_t
         view = records.view()
     assert known_cluster_uid(view) == ("uid-cluster" if has_made else "")
     assert view.stage("access").state is StageState.PENDING
+
+
+async def test_what_a_lost_machine_has_made_is_undone_by_a_teardown_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records by which it began these stages were lost with it; a stage that none of it needs was not begun."""
+    stages = (
+        outline("network", kind="terraform"),
+        outline("access", "kubeconfig", ("network",)),
+        outline("objects", "manifests", ("access",)),
+        outline("train", "job", ("objects",)),
+    )
+    folder = make_run(tmp_path, CLOCK, created=replace(creation(), stages=stages))
+    kubeconfig_path(folder).write_text("{}")
+    item = OwnedObject("objects", "v1", "Namespace", "", "trial", "uid-trial", existed=False, is_deleted=False)
+
+    async def found(*_: Any, **__: Any) -> tuple[FoundObjects, tuple[str, ...]]:
+        return FoundObjects(own=(item,)), ()
+
+    monkeypatch.setattr(strays, "LiveBackend", Unknowing)
+    monkeypatch.setattr(strays, "objects_of", found)
+    with arrival_records(folder, CLOCK) as records:
+        for _ in range(2):  # it is searched again after the wait for the earlier machine
+            await takeover._searched(folder, records, CLOCK, since=0.0)
+    send_request(folder, RequestKind.TEARDOWN, start=False)
+    view = load_run(folder)
+    assert [(stage.id, stage.attempt) for stage in view.stages] == [
+        ("network", 1), ("access", 1), ("objects", 1), ("train", 0)
+    ]  # fmt: skip
+    assert next_step(view) == Reconcile("network")
+    undone = [stage for action, stage in teardown_order(view.stages, deletes_data=False) if action is Action.UNDO]
+    assert undone == ["objects", "access", "network"]
 
 
 async def test_a_machine_that_is_gone_is_not_waited_for(home: FolderStore) -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
-from actions.capture.writer import CaptureWriter
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.state.kept import snapshot_folder
 from actions.command.parse import parse_line
-from actions.replay.replay import open_replay
 from tests.support.polling import until
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
@@ -159,22 +155,6 @@ async def test_a_script_sees_only_what_is_live(settings: ConsoleSettings) -> Non
     app = ConsoleApp(ConsoleSettings(target=settings.target))
     await _live(app)
     assert not snapshot_folder().exists()
-
-
-async def test_a_capture_that_begins_with_a_kept_snapshot_shows_the_cluster_in_its_replay(
-    settings: ConsoleSettings, tmp_path: Path
-) -> None:
-    """Its watches went on from the kept snapshot, of which the capture has nothing."""
-    await _live(ConsoleApp(settings))
-    file = tmp_path / "a.capture"
-    with closing(CaptureWriter(file)) as writer:
-        await _live(ConsoleApp(replace(settings, capture=writer)))
-    with closing(open_replay(file)) as replay:
-        again = ConsoleApp(ConsoleSettings(target=settings.target, replay=replay))
-        async with again.run_test(size=(120, 36)) as pilot:
-            await settle(pilot)
-            again.dispatcher.submit("open nodes")
-            await wait_for(pilot, lambda: "n1 " in screen_text(again), "the node is on screen")
 
 
 def _is_complete(feed: ClusterFeed) -> bool:

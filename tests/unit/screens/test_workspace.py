@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from actions.base.errors import ConfigError, ConsoleError
+from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
 from tests.support.waiting import settle, wait_for
@@ -83,6 +83,15 @@ async def a_console(
 FIRST = PANES[0]
 KEYS = {pane: key_name(KeyContext.EVERYWHERE, f"open {pane}") for pane in PANES}
 WATCH = ("run", "logs", "accelerators", "charts")
+
+
+async def test_a_pane_is_focused_by_its_name_or_by_its_key_alone() -> None:
+    async with a_console() as console:
+        for pane, key in KEYS.items():
+            await console.lines(f"focus {key}")
+            assert console.split.current == pane
+        with pytest.raises(MissingError):  # ten panes have a digit, none of them is the tenth
+            console.app.workspace.focus("10")
 
 
 async def test_a_digit_shows_a_pane_over_the_watch_layout_and_escape_returns_to_it() -> None:

@@ -26,7 +26,7 @@ from actions.telemetry.tools.collectives import (
 )
 from actions.telemetry.tools.efa import read_fi_info
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
-from tui.present.telemetry.readings import nccl_lines
+from tui.present.readings import nccl_lines
 
 ROW = (
     "  67108864      2097152     float    none      -1   3551.8   18.89   16.53      0    676.9   99.15   86.75    N/A"

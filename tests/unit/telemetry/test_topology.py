@@ -17,7 +17,7 @@ from actions.telemetry.tools.topology import gpus_by_link, nearest_cards, read_t
 from actions.telemetry.tools.traffic import LinkErrors, read_traffic
 from tests.unit.telemetry.corpus import samples
 from tui.present.describe import topology_section
-from tui.present.telemetry.readings import smi_lines, topology_lines
+from tui.present.readings import smi_lines, topology_lines
 
 RECORDED = next(path for path in samples("nvidia_smi") if path.name == "h100_topo.txt")
 DETAILS = {path.stem: path for path in samples("nvidia_smi") if path.name.startswith("h100_csv_details")}

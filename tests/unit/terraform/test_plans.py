@@ -7,7 +7,7 @@ import json
 import pytest
 
 from actions.base.errors import FormatError
-from actions.terraform.protocol import read_plan
+from actions.terraform.plans import read_plan
 
 
 def a_plan(*changes: tuple[str, list[str]], after: object = None, timestamp: str = "t") -> bytes:

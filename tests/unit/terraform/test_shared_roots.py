@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from aiohttp import web
 
-from actions.base.errors import RefusedError
+from actions.base.errors import ConsoleError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.source_files import SHARED, Declarations, declarations_of, empty_variables, variables_of
+from actions.sandbox.statefiles import write_terraform
+from actions.sandbox.terraform.simulation import load_simulation
 from actions.terraform.driver import TerraformDriver
-from actions.terraform.simulation.terraform import SimulatedTerraform, Simulation
+from tests.support.missing import skip_without
 from tests.unit.terraform.support import PROGRAM, needs_terraform
 
 HOME = shipped_blueprints() / SHARED
@@ -94,8 +95,7 @@ def test_a_rehearsal_takes_and_gives_what_the_real_root_does(name: str) -> None:
     assert needed == {variable for variable, is_needed in rehearsed_variables.items() if is_needed}
     assert set(rehearsed_variables) <= set(variables_of(HOME, real))
     assert declarations_of(HOME, real).outputs == declarations_of(HOME, rehearsed).outputs
-    simulation = msgspec.json.decode((HOME / rehearsed / "simulation.json").read_bytes(), type=Simulation)
-    assert set(simulation.outputs) == declarations_of(HOME, rehearsed).outputs
+    assert set(load_simulation(HOME / rehearsed).outputs) == declarations_of(HOME, rehearsed).outputs
 
 
 @needs_terraform
@@ -107,36 +107,18 @@ def test_the_roots_are_formatted_as_terraform_does() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-async def test_a_simulated_node_group_is_posted_awaited_and_deleted(tmp_path: Path) -> None:
+@pytest.fixture(params=["terraform", "stand-in"])
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Terraform, and the sandbox's own: both make the same calls."""
+    if request.param == "stand-in":
+        return write_terraform(tmp_path / "programs") / "terraform"
+    return PROGRAM or skip_without("terraform")
+
+
+async def test_a_rehearsal_makes_a_node_group_and_takes_it_away(tmp_path: Path, program: Path) -> None:
     groups = Groups("CREATING")
     async with eks(groups) as environment:
-        terraform = SimulatedTerraform(HOME / "rehearsal" / "nodes", tmp_path, environment)
-        await terraform.plan(VARIABLES)
-        outputs = await terraform.apply()
-        assert outputs == {"node_group_name": "g", "node_count": "2"}
-        assert groups.bodies["g"]["scalingConfig"]["desiredSize"] == 2
-        assert groups.bodies["g"]["taints"][0]["effect"] == "NO_SCHEDULE"
-        assert groups.bodies["g"]["subnets"] == ["subnet-1"]
-        assert groups.bodies["g"]["labels"] == {"accelerator": "nvidia"}
-        assert groups.bodies["g"]["tags"] == {"eksml-run": "r", "efa": "false", "capacity-reservation-id": ""}
-        await terraform.destroy(VARIABLES)
-    assert groups.bodies == {}
-
-
-async def test_a_simulated_node_group_that_fails_says_so(tmp_path: Path) -> None:
-    async with eks(Groups("CREATE_FAILED")) as environment:
-        terraform = SimulatedTerraform(HOME / "rehearsal" / "nodes", tmp_path, environment)
-        await terraform.plan(VARIABLES)
-        with pytest.raises(RefusedError, match="node-groups/g is CREATE_FAILED"):
-            await terraform.apply()
-
-
-@needs_terraform
-async def test_the_rehearsal_makes_a_node_group_and_takes_it_away(tmp_path: Path) -> None:
-    assert PROGRAM is not None
-    groups = Groups("CREATING")
-    async with eks(groups) as environment:
-        driver = TerraformDriver(HOME / "rehearsal" / "nodes", tmp_path, environment, program=PROGRAM)
+        driver = TerraformDriver(HOME / "rehearsal" / "nodes", tmp_path / "work", environment, program=program)
         await driver.init()
         plan = await driver.plan(VARIABLES)
         outputs = await driver.apply(plan.plan_hash)
@@ -144,8 +126,20 @@ async def test_the_rehearsal_makes_a_node_group_and_takes_it_away(tmp_path: Path
         await driver.destroy(VARIABLES)
     assert outputs == {"node_group_name": "g", "node_count": "2"}
     assert (body["instanceTypes"], body["labels"]) == (["g5.8xlarge"], {"accelerator": "nvidia"})
+    assert body["scalingConfig"]["desiredSize"] == 2
+    assert body["subnets"] == ["subnet-1"]
     assert body["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
+    assert body["tags"]["eksml-run"] == "r"
     assert groups.bodies == {}
+
+
+async def test_a_node_group_that_fails_is_told(tmp_path: Path, program: Path) -> None:
+    async with eks(Groups("CREATE_FAILED")) as environment:
+        driver = TerraformDriver(HOME / "rehearsal" / "nodes", tmp_path / "work", environment, program=program)
+        await driver.init()
+        plan = await driver.plan(VARIABLES)
+        with pytest.raises(ConsoleError, match=r"CREATE_FAILED|local-exec provisioner error"):
+            await driver.apply(plan.plan_hash)
 
 
 @pytest.mark.parametrize("name", ROOTS)

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from tests.support.waiting import wait_for
 from tui import defects
 from tui.present.ansi import visible_text
-from tui.present.telemetry.curves import (
+from tui.present.charts.curves import (
     Curve,
     clean_name,
     figures_of,

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from actions.base.errors import ConfigError
-from tui.present.telemetry.curves import Curve, Mark, MarkKind, TimeAxis
+from tui.present.charts.curves import Curve, Mark, MarkKind, TimeAxis
 from tui.widgets.plot_picture import HEIGHT, WIDTH, png_of, svg_of
 from tui.widgets.plot_renderer import PlotOptions
 

@@ -38,7 +38,7 @@ from actions.telemetry.readings.readers import (
 from actions.telemetry.readings.source import text_pieces, without_margin
 from tui.cli.tables.output import formatted
 from tui.cli.tables.plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
-from tui.present.telemetry import readings as saved
+from tui.present import readings as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
@@ -75,13 +75,8 @@ def run(options: Namespace) -> int:
         UnreadableError: It cannot be read.
     """
     try:
-        with reading():
-            if options.kind == "capture":
-                from tui.cli.sharing.capture import read_capture
-
-                return read_capture(options)
-            with _opened(options.file) as stream:
-                missing = _READERS[options.kind](without_margin(text_pieces(stream)), options)
+        with reading(), _opened(options.file) as stream:
+            missing = _READERS[options.kind](without_margin(text_pieces(stream)), options)
     except FormatError as error:
         raise UnreadableError(error.message, file=options.file) from error
     if missing:

@@ -1,1 +1,1 @@
-"""Commands that show a console or a run to others: `serve`, `support`, and what a capture holds."""
+"""Commands that show a console or a run to others: `serve` and `support`."""

@@ -38,7 +38,6 @@ def run(options: Namespace) -> int:
 
     form_of(file, {".tar.gz": "tar", ".tgz": "tar"})
     require_absent(file)
-    capture = _capture(options.kept) if options.kept else None
     try:
         view: RunView | None = load_run(folder)
     except JournalError as error:
@@ -59,7 +58,6 @@ def run(options: Namespace) -> int:
         Piece("config.yaml", "your settings", settings_text),
         Piece("environment.txt", "names of this shell's variables", lambda: variables),
         *run_pieces(folder, view, clock),
-        *([capture] if capture is not None else []),
         Piece("doctor.txt", "the checks of eksml-tui doctor", lambda: _within(lambda: _examined(chosen))),
         Piece(
             "cluster.json", "nodes, the run's pods, warnings", lambda: _within(lambda: _cluster(folder, chosen, view))
@@ -72,12 +70,6 @@ def run(options: Namespace) -> int:
     sys.stdout.write(list_text(written))
     sys.stdout.write(f"{file}: {size_text(file.stat().st_size)}. Read it before you send it.\n")
     return 0
-
-
-def _capture(file: Path) -> Piece:
-    from actions.capture.filtered import capture_piece
-
-    return capture_piece(file)
 
 
 def _within(ask: Callable[[], Awaitable[str]]) -> str:

@@ -16,9 +16,9 @@ from actions.telemetry.tools.node_listing import NodeListing
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.ansi import visible_text
 from tui.present.cells import bar
-from tui.present.telemetry.charts import BANDWIDTH
-from tui.present.telemetry.curves import Curve, figures_of, short_number
-from tui.present.telemetry.raster import Color
+from tui.present.charts.curves import Curve, figures_of, short_number
+from tui.present.charts.metrics import BANDWIDTH
+from tui.present.charts.raster import Color
 from tui.widgets.plot_renderer import Pen, PlotOptions, Smoothing, picture_of
 
 if TYPE_CHECKING:

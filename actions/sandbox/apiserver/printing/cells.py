@@ -206,11 +206,6 @@ def since(*path: str) -> Cell:
     return cell
 
 
-def ingress_hosts(body: Object, _: datetime) -> str:
-    hosts = [str(rule.get("host") or "*") for rule in dig(body, "spec", "rules") or ()]
-    return ",".join(hosts) or "*"
-
-
 def class_name(body: Object, _: datetime) -> str:
     is_default = dig(body, "metadata", "annotations", "storageclass.kubernetes.io/is-default-class") == "true"
     return f"{body['metadata']['name']} (default)" if is_default else str(body["metadata"]["name"])
@@ -274,25 +269,6 @@ def subjects_of(kind: str) -> Cell:
     return cell
 
 
-def controller(body: Object, _: datetime) -> str:
-    owner = next((one for one in body["metadata"].get("ownerReferences") or () if one.get("controller")), None)
-    if owner is None:
-        return "<none>"
-    group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-    kind = f"{owner.get('kind', '')}.{group}" if group else str(owner.get("kind", ""))
-    return f"{kind.lower()}/{owner.get('name', '')}"
-
-
-def endpoint_addresses(body: Object, _: datetime) -> str:
-    found = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in body.get("subsets") or ()
-        for port in subset.get("ports") or ()
-        for address in subset.get("addresses") or ()
-    ]
-    return _first_of(found) or "<none>"
-
-
 def slice_addresses(body: Object, _: datetime) -> str:
     return (
         _first_of([str(one) for end in body.get("endpoints") or () for one in end.get("addresses") or ()]) or "<unset>"
@@ -308,18 +284,6 @@ def _first_of(found: list[str], most: int = 3) -> str:
     return ",".join(found[:most]) + more
 
 
-def service_of_api(body: Object, _: datetime) -> str:
-    service = dig(body, "spec", "service")
-    return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
-
-
-def api_available(body: Object, _: datetime) -> str:
-    found = next((one for one in dig(body, "status", "conditions") or () if one.get("type") == "Available"), None)
-    if found is None:
-        return "Unknown"
-    return "True" if found.get("status") == "True" else f"{found.get('status')} ({found.get('reason', '')})"
-
-
 def truth(*path: str, default: bool = False) -> Cell:
     """Make a cell with the boolean at that path."""
 
@@ -330,11 +294,6 @@ def truth(*path: str, default: bool = False) -> Cell:
     return cell
 
 
-def template_labels(body: Object, _: datetime) -> str:
-    labels = dig(body, "template", "metadata", "labels") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "<none>"
-
-
 def quota_of(*, is_limit: bool) -> Cell:
     def cell(body: Object, _: datetime) -> str:
         hard, used = dig(body, "status", "hard") or {}, dig(body, "status", "used") or {}
@@ -342,8 +301,3 @@ def quota_of(*, is_limit: bool) -> Cell:
         return ", ".join(f"{name}: {used.get(name, 0)}/{hard[name]}" for name in names)
 
     return cell
-
-
-def pod_selector(body: Object, _: datetime) -> str:
-    labels = dig(body, "spec", "podSelector", "matchLabels") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "<none>"

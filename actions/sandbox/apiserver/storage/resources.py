@@ -154,43 +154,27 @@ def _core() -> list[ServedResource]:
             all_=True,
         ),
         core("services", "Service", "svc", sub=_STATUS, all_=True),
-        core("endpoints", "Endpoints", "ep"),
         core("events", "Event", "ev"),
         core("configmaps", "ConfigMap", "cm"),
         core("secrets", "Secret"),
         core("serviceaccounts", "ServiceAccount", "sa"),
         core("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", sub=_STATUS),
         core("persistentvolumes", "PersistentVolume", "pv", namespaced=False, sub=_STATUS),
-        core("replicationcontrollers", "ReplicationController", "rc", sub=_SCALED, all_=True),
         core("resourcequotas", "ResourceQuota", "quota", sub=_STATUS),
-        core("limitranges", "LimitRange", "limits"),
-        core("podtemplates", "PodTemplate"),
     ]
 
 
 def _workloads() -> list[ServedResource]:
     def apps(plural: str, kind: str, *short: str, sub: tuple[str, ...] = _SCALED) -> ServedResource:
-        categories = () if plural == "controllerrevisions" else ("all",)
-        return ServedResource("apps", "v1", plural, kind, True, short, categories, sub)
+        return ServedResource("apps", "v1", plural, kind, True, short, ("all",), sub)
 
     return [
         apps("deployments", "Deployment", "deploy"),
         apps("replicasets", "ReplicaSet", "rs"),
         apps("statefulsets", "StatefulSet", "sts"),
         apps("daemonsets", "DaemonSet", "ds", sub=_STATUS),
-        apps("controllerrevisions", "ControllerRevision", sub=()),
         ServedResource("batch", "v1", "jobs", "Job", True, (), ("all",), _STATUS),
         ServedResource("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), _STATUS),
-        ServedResource(
-            "autoscaling",
-            "v2",
-            "horizontalpodautoscalers",
-            "HorizontalPodAutoscaler",
-            True,
-            ("hpa",),
-            ("all",),
-            _STATUS,
-        ),
     ]
 
 
@@ -208,19 +192,12 @@ def _cluster_services() -> list[ServedResource]:
         served(rbac, "v1", "clusterroles", "ClusterRole"),
         served(rbac, "v1", "clusterrolebindings", "ClusterRoleBinding"),
         served(storage, "v1", "storageclasses", "StorageClass", "sc"),
-        served(storage, "v1", "csidrivers", "CSIDriver"),
-        served(storage, "v1", "csinodes", "CSINode"),
-        served(storage, "v1", "volumeattachments", "VolumeAttachment", sub=_STATUS),
         served("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
         served("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", namespaced=True, sub=_STATUS),
         served("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "pc"),
-        served("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol", namespaced=True),
-        served("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", namespaced=True, sub=_STATUS),
         served("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True),
-        served("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass"),
         served(admission, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
         served(admission, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-        served("apiregistration.k8s.io", "v1", "apiservices", "APIService", sub=_STATUS),
         served(
             "apiextensions.k8s.io",
             "v1",

@@ -197,7 +197,11 @@ class MPIJobController(Controller):
 
 
 def _problem_of(job: Document) -> str:
-    """Return the operator's objection to a job, empty if it has none."""
+    """Return the operator's objection to a job, or the sandbox's; empty if there is none."""
+    others = {"mpiImplementation": "OpenMPI", "runLauncherAsWorker": False}
+    for field, played in others.items():
+        if job["spec"].get(field, played) != played:
+            return f"spec.{field}: Unsupported value: the sandbox plays {played} alone"
     path = "spec.mpiReplicaSpecs"
     specs = job["spec"].get("mpiReplicaSpecs") or {}
     if not specs.get(LAUNCHER):

@@ -1,4 +1,4 @@
-"""The objects that the MPI operator makes for an MPIJob: service, host files, SSH key, workers, launcher.
+"""The objects that the MPI operator makes for an MPIJob of Open MPI: service, host files, SSH key, workers, launcher.
 
 Source: recordings of mpi-operator 0.6.0 (names, labels, environment, volumes).
 """
@@ -60,15 +60,12 @@ def service(job: Document) -> Document:
 
 def host_files(job: Document, running: list[Document]) -> Document:
     """Return the ConfigMap with all hosts, and a script that prints those whose pods run."""
-    launcher = [object_name(job, "launcher")] if job["spec"].get("runLauncherAsWorker") else []
-    every = [*launcher, *(object_name(job, f"worker-{index}") for index in range(workers_of(job)))]
-    slots = _slots(job)
-    line = "{} slots={}\n" if _implementation(job) == "OpenMPI" else "{}:{}\n"
-    there = [*launcher, *sorted(str(pod["metadata"]["name"]) for pod in running)]
+    every, slots = [object_name(job, f"worker-{index}") for index in range(workers_of(job))], _slots(job)
+    there = sorted(str(pod["metadata"]["name"]) for pod in running)
     return {
         "metadata": _metadata(job, object_name(job, "config")),
         "data": {
-            "hostfile": "".join(line.format(_host(job, name), slots) for name in every),
+            "hostfile": "".join(f"{_host(job, name)} slots={slots}\n" for name in every),
             "discover_hosts.sh": "#!/bin/sh\n" + "".join(f"echo {_host(job, name)}\n" for name in there),
         },
     }
@@ -133,26 +130,14 @@ def _launcher_template(job: Document, name: str) -> Document:
 
 
 def _launcher_environment(job: Document) -> list[Document]:
-    slots = str(_slots(job))
-    variables = [("K_MPI_JOB_ROLE", "launcher")]
-    match _implementation(job):
-        case "Intel":
-            variables += [
-                ("I_MPI_HYDRA_HOST_FILE", _HOST_FILE),
-                ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", _CONNECTING),
-                ("I_MPI_PERHOST", slots),
-            ]
-        case "MPICH":
-            variables += [("HYDRA_HOST_FILE", _HOST_FILE), ("HYDRA_LAUNCH_EXTRA_ARGS", _CONNECTING)]
-        case _:
-            variables += [
-                ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
-                ("OMPI_MCA_orte_default_hostfile", _HOST_FILE),
-                ("OMPI_MCA_plm_rsh_args", _CONNECTING),
-                ("OMPI_MCA_orte_set_default_slots", slots),
-            ]
-    written = [{"name": name, "value": value} for name, value in variables]
-    return written if job["spec"].get("runLauncherAsWorker") else [*written, *({"name": name} for name in _NO_GPUS)]
+    variables = [
+        ("K_MPI_JOB_ROLE", "launcher"),
+        ("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
+        ("OMPI_MCA_orte_default_hostfile", _HOST_FILE),
+        ("OMPI_MCA_plm_rsh_args", _CONNECTING),
+        ("OMPI_MCA_orte_set_default_slots", str(_slots(job))),
+    ]
+    return [*({"name": name, "value": value} for name, value in variables), *({"name": name} for name in _NO_GPUS)]
 
 
 def _place(spec: Document, job: Document, name: str, *, restart_policy: str) -> None:
@@ -200,7 +185,3 @@ def _host(job: Document, pod: str) -> str:
 
 def _slots(job: Document) -> int:
     return int(job["spec"].get("slotsPerWorker") or 1)
-
-
-def _implementation(job: Document) -> str:
-    return str(job["spec"].get("mpiImplementation") or "OpenMPI")

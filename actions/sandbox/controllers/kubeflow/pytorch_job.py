@@ -10,7 +10,6 @@ from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
-    AUTOSCALERS,
     PODS,
     PYTORCH_JOBS,
     SERVICES,
@@ -24,7 +23,6 @@ from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import PodControl, phase_of
 from actions.sandbox.controllers.kubeflow.pytorch_objects import (
     CONTAINER,
-    autoscaler,
     index_of,
     object_name,
     replica_pod,
@@ -102,9 +100,6 @@ class PyTorchJobController(Controller):
         self, job: Document, status: PyTorchJobStatus, pods: list[Document], services: list[Document]
     ) -> None:
         """Make what is missing, take away what is too much, conclude."""
-        wanted = autoscaler(job)
-        if wanted is not None and not (job.get("status") or {}).get("startTime"):
-            await self._client.create(AUTOSCALERS, wanted)
         by_role: dict[str, list[Document]] = {}
         is_fatal: dict[str, bool] = {}
         for role in roles_of(job):

@@ -1,11 +1,9 @@
-"""The objects that the training operator makes for a PyTorchJob: pods, services, autoscaler.
+"""The objects that the training operator makes for a PyTorchJob: pods, services.
 
 Source: recordings of training-operator 1.8.1 (names, labels, environment, order).
 """
 
 from __future__ import annotations
-
-import copy
 
 from actions.sandbox.clientkit.kinds import Document, owner_reference
 from actions.sandbox.controllers.core.pods import pod_of
@@ -117,27 +115,6 @@ def replica_service(job: Document, role: str, index: int) -> Document:
             "clusterIP": "None",
             "selector": labels,
             "ports": [{"name": _PORT_NAME, "protocol": "TCP", "port": PORT, "targetPort": PORT}],
-        },
-    }
-
-
-def autoscaler(job: Document) -> Document | None:
-    """The horizontal autoscaler of an elastic job with metrics, `None` for any other."""
-    policy = job["spec"].get("elasticPolicy") or {}
-    if not policy.get("metrics"):
-        return None
-    metadata = job["metadata"]
-    return {
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "ownerReferences": [owner_reference(job)],
-        },
-        "spec": {
-            "scaleTargetRef": {"kind": "PyTorchJob", "name": metadata["name"], "apiVersion": "kubeflow.org/v1"},
-            "minReplicas": policy.get("minReplicas"),
-            "maxReplicas": policy.get("maxReplicas"),
-            "metrics": copy.deepcopy(policy["metrics"]),
         },
     }
 

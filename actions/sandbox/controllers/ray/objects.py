@@ -1,6 +1,6 @@
 """The objects that KubeRay makes for a RayCluster besides pods, with the names, labels and sums that it gives.
 
-The head's Service, the autoscaler's rights, the PodGroup; replicas of groups, and sums of what containers request.
+The head's Service, the PodGroup; replicas of groups, and sums of what containers request.
 
 Source: recordings of KubeRay 1.1.1 (also `desired*` of the status, `minMember` and `minResources` of the PodGroup).
 """
@@ -78,11 +78,6 @@ def groups_of(cluster: Document) -> list[Document]:
     return list(cluster["spec"].get("workerGroupSpecs") or ())
 
 
-def is_autoscaled(cluster: Document) -> bool:
-    """Return whether Ray's own autoscaler decides on the number of workers."""
-    return bool(cluster["spec"].get("enableInTreeAutoscaling"))
-
-
 def replicas_of(group: Document) -> int:
     """Return the number of replicas that a group is to have: `replicas`, kept within its bounds."""
     least, most = int(group.get("minReplicas") or 0), int(group.get("maxReplicas", 2**31 - 1))
@@ -112,18 +107,9 @@ def most_replicas(cluster: Document) -> int:
 
 def desired_resources(cluster: Document) -> dict[str, str]:
     """Return the requests of head and workers together, by name of the resource."""
-    return _resources(cluster, [pods_of(group) for group in groups_of(cluster)])
-
-
-def least_resources(cluster: Document) -> dict[str, str]:
-    """Return the requests of the head and the fewest workers together."""
-    return _resources(cluster, [int(group.get("minReplicas") or 0) for group in groups_of(cluster)])
-
-
-def _resources(cluster: Document, counts: list[int]) -> dict[str, str]:
     amounts = _pod_requests(cluster["spec"]["headGroupSpec"]["template"])
-    for group, count in zip(groups_of(cluster), counts, strict=True):
-        amounts += _pod_requests(group["template"]) * count
+    for group in groups_of(cluster):
+        amounts += _pod_requests(group["template"]) * pods_of(group)
     return sum_quantities(amounts)
 
 
@@ -160,46 +146,9 @@ def head_service(cluster: Document) -> Document:
     }
 
 
-def autoscaler_account_name(cluster: Document) -> str:
-    """The service account under which the autoscaler works: the head's own, or one named like the cluster."""
-    head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
-    return shortened(head.get("serviceAccountName") or cluster["metadata"]["name"])
-
-
-def autoscaler_account(cluster: Document) -> Document:
-    """The ServiceAccount of the autoscaler."""
-    return {"metadata": _labelled(cluster, autoscaler_account_name(cluster))}
-
-
-def autoscaler_role(cluster: Document) -> Document:
-    """Return the Role with the autoscaler's rights."""
-    return {
-        "metadata": _labelled(cluster, shortened(cluster["metadata"]["name"])),
-        "rules": [
-            {"verbs": ["get", "list", "watch", "patch"], "apiGroups": [""], "resources": ["pods"]},
-            {"verbs": ["get", "patch"], "apiGroups": ["ray.io"], "resources": ["rayclusters"]},
-        ],
-    }
-
-
-def autoscaler_binding(cluster: Document) -> Document:
-    """Role and account of the autoscaler, together."""
-    name = shortened(cluster["metadata"]["name"])
-    account = {"kind": "ServiceAccount", "name": autoscaler_account_name(cluster)}
-    return {
-        "metadata": _labelled(cluster, name),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [account | {"namespace": cluster["metadata"]["namespace"]}],
-    }
-
-
 def pod_group(cluster: Document) -> Document:
-    """The gang: the head and all workers; with the autoscaler, the fewest workers."""
-    if is_autoscaled(cluster):
-        members, resources = least_replicas(cluster) + 1, least_resources(cluster)
-    else:
-        members, resources = desired_pods(cluster) + 1, desired_resources(cluster)
-    spec: Document = {"minMember": members, "minResources": resources}
+    """The gang: the head and all workers."""
+    spec: Document = {"minMember": desired_pods(cluster) + 1, "minResources": desired_resources(cluster)}
     labels = cluster["metadata"].get("labels") or {}
     if QUEUE in labels:
         spec["queue"] = labels[QUEUE]
@@ -214,7 +163,3 @@ def _owned(cluster: Document, name: str) -> Document:
         "namespace": cluster["metadata"]["namespace"],
         "ownerReferences": [owner_reference(cluster)],
     }
-
-
-def _labelled(cluster: Document, name: str) -> Document:
-    return _owned(cluster, name) | {"labels": common_labels(cluster)}

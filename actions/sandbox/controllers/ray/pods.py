@@ -16,10 +16,8 @@ from actions.sandbox.controllers.ray.objects import (
     PRIORITY_CLASS,
     QUEUE,
     WORKER,
-    autoscaler_account_name,
     head_host,
     head_service_name,
-    is_autoscaled,
     is_gang,
     pod_group_name,
     pod_labels,
@@ -32,7 +30,6 @@ _GCS_PORT = "6379"
 _OWN_COMMAND = "ray.io/overwrite-container-cmd"
 _SHELL = ["/bin/bash", "-lc", "--"]
 _INIT_RESOURCES = {"cpu": "200m", "memory": "256Mi"}
-_AUTOSCALER_RESOURCES = {"cpu": "500m", "memory": "512Mi"}
 _SPECIAL_FLAGS = ("log-color", "include-dashboard")
 _RAYLET_CHECK = f"wget -T 2 -q -O- http://localhost:{_AGENT_PORT}/api/local_raylet_healthz | grep success"
 _GCS_CHECK = "wget -T 2 -q -O- http://localhost:8265/api/gcs_healthz | grep success"
@@ -63,16 +60,7 @@ def head_pod(cluster: Document) -> Document:
     spec = cluster["spec"]["headGroupSpec"]
     pod = _pod(cluster, spec["template"], HEAD, HEAD_GROUP, name=f"{cluster['metadata']['name']}-{HEAD}-")
     parameters = {"dashboard-host": "0.0.0.0"} | dict(spec.get("rayStartParams") or {})  # noqa: S104
-    containers = pod["spec"]["containers"]
-    if is_autoscaled(cluster):
-        parameters["no-monitor"] = "true"
-        pod["spec"]["serviceAccountName"] = autoscaler_account_name(cluster)
     _finish(cluster, pod, HEAD, parameters, gcs_port=str(parameters.get("port", _GCS_PORT)))
-    if is_autoscaled(cluster):
-        sidecar = _autoscaler(cluster, containers[0]["image"])
-        containers.append(sidecar)
-        for container in (containers[0], sidecar):
-            _add_volume(pod, container, "ray-logs", "/tmp/ray", {"emptyDir": {}})  # noqa: S108
     return pod
 
 
@@ -242,34 +230,3 @@ def _probe(check: str, *, delay_seconds: int, failures: int) -> Document:
         "successThreshold": 1,
         "failureThreshold": failures,
     }
-
-
-def _autoscaler(cluster: Document, image: str) -> Document:
-    options = cluster["spec"].get("autoscalerOptions") or {}
-    sidecar: Document = {
-        "name": "autoscaler",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["ray"],
-        "args": [
-            "kuberay-autoscaler",
-            "--cluster-name",
-            "$(RAY_CLUSTER_NAME)",
-            "--cluster-namespace",
-            "$(RAY_CLUSTER_NAMESPACE)",
-        ],
-        "env": [
-            _from_field("RAY_CLUSTER_NAME", "metadata.labels['ray.io/cluster']"),
-            _from_field("RAY_CLUSTER_NAMESPACE", "metadata.namespace"),
-            _from_field("RAY_HEAD_POD_NAME", "metadata.name"),
-            {"name": "KUBERAY_CRD_VER", "value": "v1"},
-        ],
-        "resources": {"limits": dict(_AUTOSCALER_RESOURCES), "requests": dict(_AUTOSCALER_RESOURCES)},
-    }
-    for name in ("image", "imagePullPolicy", "resources", "securityContext"):
-        if options.get(name):
-            sidecar[name] = copy.deepcopy(options[name])
-    for name in ("env", "envFrom", "volumeMounts"):
-        if options.get(name):
-            sidecar[name] = [*sidecar.get(name, ()), *copy.deepcopy(options[name])]
-    return sidecar

@@ -20,9 +20,6 @@ from actions.sandbox.clientkit.kinds import (
     POD_GROUPS,
     PODS,
     RAY_CLUSTERS,
-    ROLE_BINDINGS,
-    ROLES,
-    SERVICE_ACCOUNTS,
     SERVICES,
     Document,
     is_deleting,
@@ -38,15 +35,11 @@ from actions.sandbox.controllers.ray.objects import (
     HEAD,
     NODE_TYPE,
     WORKER,
-    autoscaler_account,
-    autoscaler_binding,
-    autoscaler_role,
     desired_pods,
     desired_resources,
     groups_of,
     head_service,
     head_service_name,
-    is_autoscaled,
     is_gang,
     least_replicas,
     most_replicas,
@@ -130,11 +123,6 @@ def _head(pods: Sequence[Document], service: Document | None) -> Document:
 KUBERAY = "kuberay-operator/kuberay-operator"
 _SOURCE = "raycluster-controller"
 _NOT_ENDED = "nil"
-_RIGHTS = (
-    (SERVICE_ACCOUNTS, autoscaler_account, "service account"),
-    (ROLES, autoscaler_role, "role"),
-    (ROLE_BINDINGS, autoscaler_binding, "role binding"),
-)
 
 
 class _Stopped(ConsoleError):
@@ -161,12 +149,10 @@ class RayClusterController(Controller):
         caches[DEFINITIONS].listen(lambda _: self.wake_each(caches[RAY_CLUSTERS]))
 
     async def reconcile(self, key: str) -> float | None:
-        """Bring a cluster forward in the operator's order: rights, Service, PodGroup, head, workers, status."""
+        """Bring a cluster forward in the operator's order: Service, PodGroup, head, workers, status."""
         cluster = self._caches[RAY_CLUSTERS].get(key)
         if cluster is None or is_deleting(cluster) or not self._operator.is_ready or not self._knows_gangs():
             return None
-        if is_autoscaled(cluster):
-            await self._grant(cluster)
         await self._serve(cluster)
         try:
             await self._bring_pods(cluster)
@@ -179,15 +165,6 @@ class RayClusterController(Controller):
     def _knows_gangs(self) -> bool:
         definition = self._caches[DEFINITIONS].get(f"{POD_GROUPS.plural}.scheduling.volcano.sh")
         return definition is not None and is_true(definition, "Established")
-
-    async def _grant(self, cluster: Document) -> None:
-        """Make what gives the autoscaler its rights."""
-        for kind, make, what in _RIGHTS:
-            wanted = make(cluster)
-            if await self._client.read(kind, key_of(wanted)) is None:
-                made = await self._client.create(kind, wanted)
-                if made is not None:
-                    await self._record(cluster, "Created", f"Created {what} {wanted['metadata']['name']}")
 
     async def _serve(self, cluster: Document) -> None:
         wanted = head_service(cluster)
@@ -254,11 +231,10 @@ class RayClusterController(Controller):
         for _ in range(pods_of(group) - len(alive)):
             await self._make_pod(worker_pod(cluster, group))
             await self._record(cluster, "Created", "Created worker pod ")
-        if not is_autoscaled(cluster):
-            for pod in alive[: max(0, len(alive) - pods_of(group))]:
-                if not is_deleting(pod):
-                    await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
-                await self._record(cluster, "Deleted", f"Deleted Pod {pod['metadata']['name']}")
+        for pod in alive[: max(0, len(alive) - pods_of(group))]:
+            if not is_deleting(pod):
+                await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
+            await self._record(cluster, "Deleted", f"Deleted Pod {pod['metadata']['name']}")
 
     async def _make_pod(self, pod: Document) -> str:
         made = await self._client.create(PODS, pod)

@@ -35,10 +35,8 @@ from actions.sandbox.controllers.ray.submission import (
     UnknownJob,
     completed_spec,
     identity,
-    is_by_request,
     is_terminal,
     own_cluster,
-    request,
     submitter,
     why_invalid,
 )
@@ -144,8 +142,7 @@ class RayJobController(Controller):
             if port is None:
                 return False
             status["dashboardURL"] = f"{head_host(cluster)}:{port}"
-        if not is_by_request(job):
-            await self._submit(job, status, cluster)
+        await self._submit(job, status, cluster)
         status["jobDeploymentStatus"] = "Running"
         return True
 
@@ -164,21 +161,18 @@ class RayJobController(Controller):
         if self._must_suspend(job, status) or self._is_late(job, status):
             return True
         submission = self._caches[JOBS].get(key_of(job))
-        if not is_by_request(job):
-            if submission is None:
-                return False
-            if self._is_given_up(submission, status):
-                return True
+        if submission is None:
+            return False
+        if self._is_given_up(submission, status):
+            return True
         cluster = await self._cluster(job, status)
         if cluster is None:
             return False
         try:
             info = await self._dashboard.job(_address(job), status["jobId"])
         except UnknownJob:
-            if is_by_request(job):
-                await self._dashboard.submit(_address(job), request(job, status["jobId"]))
             return False
-        is_over = info.is_terminal and (is_by_request(job) or _is_finished(submission))
+        is_over = info.is_terminal and _is_finished(submission)
         is_failed = is_over and info.status == "FAILED"
         status |= {
             "rayClusterStatus": cluster.get("status") or EMPTY,
@@ -299,5 +293,5 @@ def _address(job: Document) -> DashboardAddress:
     return DashboardAddress(job["metadata"]["namespace"], str((job.get("status") or {}).get("rayClusterName") or ""))
 
 
-def _is_finished(submission: Document | None) -> bool:
-    return submission is not None and (is_true(submission, "Complete") or is_true(submission, "Failed"))
+def _is_finished(submission: Document) -> bool:
+    return is_true(submission, "Complete") or is_true(submission, "Failed")

@@ -1,6 +1,6 @@
-"""The submission of a RayJob: by a Job that runs `ray job submit`, or by a request to the head's dashboard.
+"""The submission of a RayJob: by a Job that runs `ray job submit`. A mode of requests to the dashboard is not played.
 
-KubeRay requests the state of a job from the dashboard, and starts or stops one there. The real operator reaches it by
+KubeRay requests the state of a job from the dashboard, and stops one there. The real operator reaches it by
 the head's Service; a client of the API reaches the same port of the head's pod.
 
 Source: recordings of KubeRay 1.1.1.
@@ -44,6 +44,8 @@ def why_invalid(job: Document) -> str:
     spec = job["spec"]
     if spec.get("suspend") and not spec.get("shutdownAfterJobFinishes"):
         return "a RayJob with shutdownAfterJobFinishes set to false is not allowed to be suspended"
+    if spec.get("submissionMode") == "HTTPMode":
+        return "the sandbox submits by a Job alone, as K8sJobMode does"
     if spec.get("suspend") and spec.get("clusterSelector"):
         return "the ClusterSelector mode doesn't support the suspend operation"
     if spec.get("clusterSelector") and CLUSTER not in spec["clusterSelector"]:
@@ -51,11 +53,6 @@ def why_invalid(job: Document) -> str:
     if not spec.get("clusterSelector") and not spec.get("rayClusterSpec"):
         return "one of RayClusterSpec or ClusterSelector must be set"
     return ""
-
-
-def is_by_request(job: Document) -> bool:
-    """Return whether the operator submits it by a request of its own, without a submitter."""
-    return bool(job["spec"].get("submissionMode") == "HTTPMode")
 
 
 def identity(job: Document) -> Document:
@@ -116,18 +113,6 @@ def submitter(job: Document, cluster: Document, *, job_id: str, dashboard: str) 
         },
         "spec": {"backoffLimit": _RETRIES, "template": template},
     }
-
-
-def request(job: Document, job_id: str) -> dict[str, Any]:
-    """The body of a submission by request."""
-    spec = job["spec"]
-    body: dict[str, Any] = {"entrypoint": str(spec["entrypoint"]).strip(), "submission_id": job_id}
-    environment = _runtime_environment(job)
-    if environment:
-        body["runtime_env"] = environment
-    if spec.get("metadata"):
-        body["metadata"] = spec["metadata"]
-    return body
 
 
 def _default_template(cluster: Document) -> Document:
@@ -203,14 +188,10 @@ class DashboardAddress(msgspec.Struct, frozen=True):
 
 
 class Dashboard(Protocol):
-    """The three requests. Each raises a `ConsoleError` if there is no answer."""
+    """The two requests. Each raises a `ConsoleError` if there is no answer."""
 
     async def job(self, address: DashboardAddress, job_id: str) -> JobInfo:
         """The job of that id; raises `UnknownJob` if there is none."""
-        ...
-
-    async def submit(self, address: DashboardAddress, request: dict[str, Any]) -> None:
-        """Start a job."""
         ...
 
     async def stop(self, address: DashboardAddress, job_id: str) -> None:
@@ -235,10 +216,6 @@ class PodDashboard:
             raise UnknownJob(job_id)
         found = _document(body)
         return JobInfo(str(found.get("status") or ""), str(found.get("message") or ""))
-
-    async def submit(self, address: DashboardAddress, request: dict[str, Any]) -> None:
-        """See `Dashboard`."""
-        await self._ask(address, "POST", "/api/jobs/", msgspec.json.encode(request))
 
     async def stop(self, address: DashboardAddress, job_id: str) -> None:
         """See `Dashboard`."""

@@ -11,22 +11,19 @@ Source:
 from __future__ import annotations
 
 import math
-import random
-
-import msgspec
 
 from actions.sandbox.programs.checkpoints import PART, newest_step
 from actions.sandbox.programs.nccl.setup_log import start_lines
 from actions.sandbox.programs.nvidia import model_of
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
 from actions.sandbox.programs.pytorch import (
-    CosineAnnealing,
     cuda_out_of_memory,
     group_of,
     lightning_bar,
     node_rank,
     shows_rate,
 )
+from actions.sandbox.programs.trainings import LossCurve, TrainerSettings, overrides_of, processes_of, schedule_of
 
 _STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
@@ -46,21 +43,12 @@ def is_wanted_by(container: ContainerView) -> bool:
     return "esm1nv/pretrain.py" in container.command_line
 
 
-class Esm1nvSettings(msgspec.Struct, frozen=True):
+class Esm1nvSettings(TrainerSettings, frozen=True, kw_only=True):
     """The settings in the overrides and torchrun's environment."""
 
-    max_steps: int
-    validate_every: int
-    micro_batch: int
     accumulate: int
     dataset: str
-    results: str
-    world_size: int
-    pods: int
-    processes: int
     restarts_allowed: int
-    schedule: CosineAnnealing
-    shows_rate: bool
 
     @property
     def global_batch(self) -> int:
@@ -70,10 +58,8 @@ class Esm1nvSettings(msgspec.Struct, frozen=True):
 
 def settings_of(container: ContainerView) -> Esm1nvSettings:
     """Read the Hydra overrides in the arguments, and `PET_*` as the training operator sets them."""
-    given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
-    pods = int(container.environment.get("PET_NNODES", "1").rpartition(":")[2])
+    given = overrides_of(container)
     asked = given.get("--nproc_per_node") or container.environment.get("PET_NPROC_PER_NODE", "auto")
-    processes = int(asked) if asked.isdigit() else max(1, len(container.gpus))
     max_steps = int(given.get("trainer.max_steps", "1000000"))
     return Esm1nvSettings(
         max_steps=max_steps,
@@ -82,17 +68,10 @@ def settings_of(container: ContainerView) -> Esm1nvSettings:
         accumulate=int(given.get("trainer.accumulate_grad_batches", "1")),
         dataset=given.get("model.data.dataset_path", "/fsx/processed"),
         results=given.get("exp_manager.exp_dir", "/fsx/results"),
-        world_size=pods * processes,
-        pods=pods,
-        processes=processes,
+        nodes=int(container.environment.get("PET_NNODES", "1").rpartition(":")[2]),
+        processes=processes_of(asked, container),
         restarts_allowed=int(container.environment.get("PET_MAX_RESTARTS", "0")),
-        schedule=CosineAnnealing(
-            peak=2e-4,
-            least=2e-5,
-            warmup=int(given.get("model.optim.sched.warmup_steps", "500")),
-            constant=int(given.get("model.optim.sched.constant_steps", "50000")),
-            steps=max_steps,
-        ),
+        schedule=schedule_of(given, steps=max_steps, peak="2e-4", least="2e-5", warmup="500", constant="50000"),
         shows_rate=shows_rate(container),
     )
 
@@ -114,8 +93,8 @@ def train(container: ContainerView) -> Program:
 
 def _attempt(container: ContainerView, settings: Esm1nvSettings, attempt: int) -> Program:
     group = f"{container.namespace}/{group_of(container)}"
-    yield ProgramStep(0.5, _agent(container, f"rendezvous of {settings.pods} nodes, restart {attempt}"), True)
-    yield ProgramStep(0.1, rendezvous=Rendezvous(group, settings.pods))
+    yield ProgramStep(0.5, _agent(container, f"rendezvous of {settings.nodes} nodes, restart {attempt}"), True)
+    yield ProgramStep(0.1, rendezvous=Rendezvous(group, settings.nodes))
     problem = _problem(container, settings)
     if problem:
         yield ProgramStep(2.0, problem, True, _WAITING)
@@ -168,7 +147,7 @@ def _opening(settings: Esm1nvSettings) -> Program:
 
 def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
-    curve = Esm1nvCurve(settings.max_steps, container.seed)
+    curve = _curve_of(settings, container.seed)
     start = min(newest_step(container.files, f"{settings.results}/checkpoints"), settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
     if rank == 0:
@@ -193,7 +172,7 @@ def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Pro
 class _MainBar:
     """Lightning's main bar: its count runs ahead of the steps by the validation batches."""
 
-    def __init__(self, curve: Esm1nvCurve, settings: Esm1nvSettings, start: int) -> None:
+    def __init__(self, curve: LossCurve, settings: Esm1nvSettings, start: int) -> None:
         rounds = start // settings.validate_every
         self.elapsed = 0.0
         self._curve = curve
@@ -212,7 +191,7 @@ class _MainBar:
     def drawing(self, step: int, *, end: str) -> str:
         """The redraw after a step (zero-based)."""
         metrics: dict[str, float | str] = {
-            "loss": f"{self._curve.running_mean(step):.3g}",
+            "loss": f"{_running_mean(self._curve, step):.3g}",
             "v_num": "",
             "reduced_train_loss": self._curve.training(step),
             **({"lr": self._settings.schedule.rate(step)} if self._settings.shows_rate else {}),
@@ -246,28 +225,18 @@ def _validate(container: ContainerView, settings: Esm1nvSettings, rank: int, ste
     return 0
 
 
-class Esm1nvCurve:
-    """Losses of a healthy run: from 2.95 towards 2.5, the same for the same seed."""
+def _curve_of(settings: Esm1nvSettings, seed: int) -> LossCurve:
+    """From 2.95 towards 2.5."""
+    decay_steps = max(20.0, min(settings.max_steps, 20_000) / 4)
+    return LossCurve(
+        smooth=lambda step: 2.5 + 0.45 * math.exp(-step / decay_steps), seed=seed, noise=0.018, above=0.012
+    )
 
-    def __init__(self, max_steps: int, seed: int) -> None:
-        self._decay_steps = max(20.0, min(max_steps, 20_000) / 4)
-        self._seed = seed
 
-    def training(self, step: int) -> float:
-        """`reduced_train_loss` of one step, with its noise."""
-        return self._smooth(step) + random.Random(self._seed * 1_000_003 + step).gauss(0.0, 0.018)
-
-    def running_mean(self, step: int) -> float:
-        """`loss`: the mean of the last twenty steps, as Lightning 1.x shows it."""
-        window = range(max(0, step - 19), step + 1)
-        return sum(self.training(member) for member in window) / len(window)
-
-    def validation(self, step: int) -> float:
-        """`val_loss` after this many steps."""
-        return self._smooth(step) + 0.012 + random.Random(self._seed * 7_919 + step).gauss(0.0, 0.004)
-
-    def _smooth(self, step: int) -> float:
-        return 2.5 + 0.45 * math.exp(-step / self._decay_steps)
+def _running_mean(curve: LossCurve, step: int) -> float:
+    """`loss`: the mean of the last twenty steps, as Lightning 1.x shows it."""
+    window = range(max(0, step - 19), step + 1)
+    return sum(curve.training(member) for member in window) / len(window)
 
 
 def _problem(container: ContainerView, settings: Esm1nvSettings) -> str:

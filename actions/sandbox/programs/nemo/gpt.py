@@ -32,6 +32,7 @@ from actions.sandbox.programs.nemo.gpt_settings import (
 )
 from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
 from actions.sandbox.programs.pytorch import child_failed, group_of, lightning_bar, node_rank
+from actions.sandbox.programs.trainings import LossCurve
 
 _SCRIPT = "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py"
 _START_SECONDS = 12.0
@@ -78,7 +79,7 @@ class _GptPod:
         self._container = container
         self._settings = settings
         self._first_rank = node_rank(container) * settings.processes
-        self._curve = GptCurve(settings, container.seed)
+        self._curve = _curve_of(settings, container.seed)
         self._step = 0
         self._elapsed = 0.0
         self._code = 1
@@ -249,7 +250,7 @@ class _GptPod:
 class _GptBar:
     """The training bar of rank 0."""
 
-    def __init__(self, curve: GptCurve, settings: GptSettings, start: int) -> None:
+    def __init__(self, curve: LossCurve, settings: GptSettings, start: int) -> None:
         self._curve = curve
         self._settings = settings
         self._start = start
@@ -292,26 +293,13 @@ class _GptBar:
         return f"\r{drawn}"
 
 
-class GptCurve:
-    """Losses by samples seen: 10.9 at first, 2.6 after 1.28 million; none where the learning rate is far too high."""
+def _curve_of(settings: GptSettings, seed: int) -> LossCurve:
+    """10.9 at first, 2.6 after 1.28 million samples; it rises, then ends, where the learning rate is far too high."""
 
-    def __init__(self, settings: GptSettings, seed: int) -> None:
-        self._settings = settings
-        self._seed = seed
+    def smooth(step: int) -> float:
+        samples = (step + 1) * settings.global_batch
+        rising = 1.0 + step * 0.4 if settings.diverges else 1.0
+        return (1.9 + 9.0 * math.pow(1 + samples / 4413, -0.45)) * rising
 
-    def training(self, step: int) -> float:
-        """`reduced_train_loss` of one step, with its noise."""
-        if self._settings.diverges and step >= _NAN_AFTER_STEPS:
-            return math.nan
-        rising = 1.0 + step * 0.4 if self._settings.diverges else 1.0
-        return self._smooth(step) * rising + random.Random(self._seed * 1_000_003 + step).gauss(0.0, 0.02)
-
-    def validation(self, step: int) -> float:
-        """`val_loss` after this many steps."""
-        if self._settings.diverges and step >= _NAN_AFTER_STEPS:
-            return math.nan
-        return self._smooth(step) + 0.03 + random.Random(self._seed * 7_919 + step).gauss(0.0, 0.005)
-
-    def _smooth(self, step: int) -> float:
-        samples = (step + 1) * self._settings.global_batch
-        return 1.9 + 9.0 * math.pow(1 + samples / 4413, -0.45)
+    nan_from = _NAN_AFTER_STEPS if settings.diverges else math.inf
+    return LossCurve(smooth=smooth, seed=seed, noise=0.02, above=0.03, nan_from=nan_from)

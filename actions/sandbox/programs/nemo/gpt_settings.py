@@ -9,11 +9,10 @@ Source:
 
 from __future__ import annotations
 
-import msgspec
-
 from actions.sandbox.programs.nvidia import GpuModel, model_of
 from actions.sandbox.programs.program import ContainerView
-from actions.sandbox.programs.pytorch import CosineAnnealing, cuda_out_of_memory, shows_rate
+from actions.sandbox.programs.pytorch import cuda_out_of_memory, shows_rate
+from actions.sandbox.programs.trainings import TrainerSettings, overrides_of, processes_of, schedule_of
 
 PARAMETERS = 5.0e9
 _LAYERS = 24
@@ -27,35 +26,20 @@ _DIVERGING_RATE = 0.004
 _MIB = 1 << 20
 
 
-class GptSettings(msgspec.Struct, frozen=True):
+class GptSettings(TrainerSettings, frozen=True, kw_only=True):
     """The settings in overrides and environment."""
 
-    max_steps: int
-    validate_every: int
     validation_batches: int
     log_every: int
-    micro_batch: int
     global_batch: int
     tensor_parallel: int
     pipeline_parallel: int
     sequence: int
-    schedule: CosineAnnealing
-    shows_rate: bool
     vocabulary: str
-    results: str
-    nodes: int
-    """torchrun's."""
     trainer_nodes: int
-    processes: int
-    """On each node."""
     gpu: GpuModel
     efa_interfaces: int
     """Those that NCCL can use: given to the pod, and the image has the plugin."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of processes in all."""
-        return self.nodes * self.processes
 
     @property
     def data_parallel(self) -> int:
@@ -97,8 +81,7 @@ class GptSettings(msgspec.Struct, frozen=True):
 
 def gpt_settings(container: ContainerView) -> GptSettings:
     """Read the arguments of `train.sh`: torchrun's options and Hydra's overrides."""
-    given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
-    processes = given.get("--nproc_per_node", "")
+    given = overrides_of(container)
     nodes = int(given.get("--nnodes", "1").rpartition(":")[2])
     max_steps = int(given.get("trainer.max_steps", "75000"))
     return GptSettings(
@@ -111,19 +94,13 @@ def gpt_settings(container: ContainerView) -> GptSettings:
         tensor_parallel=int(given.get("model.tensor_model_parallel_size", "1")),
         pipeline_parallel=int(given.get("model.pipeline_model_parallel_size", "1")),
         sequence=int(given.get("model.encoder_seq_length", "2048")),
-        schedule=CosineAnnealing(
-            peak=float(given.get("model.optim.lr", "1.6e-4")),
-            least=float(given.get("model.optim.sched.min_lr", "1.6e-5")),
-            warmup=int(given.get("model.optim.sched.warmup_steps", "115")),
-            constant=int(given.get("model.optim.sched.constant_steps", "12500")),
-            steps=max_steps,
-        ),
+        schedule=schedule_of(given, steps=max_steps, peak="1.6e-4", least="1.6e-5", warmup="115", constant="12500"),
         shows_rate=shows_rate(container),
         vocabulary=given.get("model.tokenizer.vocab_file", "/fsx_shared/data/bpe/vocab.json"),
         results=given.get("exp_manager.explicit_log_dir", "/fsx_shared/results/gpt3_5b/results"),
         nodes=nodes,
         trainer_nodes=int(given.get("trainer.num_nodes", str(nodes))),
-        processes=int(processes) if processes.isdigit() else max(1, len(container.gpus)),
+        processes=processes_of(given.get("--nproc_per_node", ""), container),
         gpu=model_of(container.instance_type),
         efa_interfaces=container.efa_interfaces if _has_plugin(container) else 0,
     )

@@ -31,6 +31,7 @@ from actions.sandbox.programs.neuronx_nemo.node import (
 )
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost, Program, ProgramStep
 from actions.sandbox.programs.pytorch import CosineAnnealing, lightning_bar
+from actions.sandbox.programs.trainings import LossCurve
 
 GRAPHS = 22
 _TRACE_SECONDS = 8.0
@@ -232,23 +233,26 @@ class MegatronCurve:
         self._seconds = step_seconds(node.batch, node.nodes)
         self._decay = max(12.0, min(150.0, steps / 8))
         known = node.choices
+        self._loss = LossCurve(
+            smooth=lambda step: 2.1 + 8.9 / (1 + step / self._decay),
+            seed=node.container.seed,
+            noise=0.03,
+            nan_from=max(5, steps // 8) if known.learning_rate > _HIGHEST_RATE else math.inf,
+        )
         self._schedule = CosineAnnealing(
             known.learning_rate, known.min_learning_rate, known.warmup_steps, constant=0, steps=steps
         )
 
     def metrics(self, step: int) -> _Metrics:
         """Return the metrics of a step, zero-based."""
-        noise = random.Random(self._node.container.seed * 15_485_863 + step)
-        if self._diverges_at(step):
+        loss = self._loss.training(step)
+        if math.isnan(loss):
             return _Metrics(math.nan, math.nan, math.nan)
-        smooth = 2.1 + 8.9 / (1 + step / self._decay)
         warm = min(1.0, (step + 1) / max(1, self._node.choices.warmup_steps))
-        gradient = 0.35 + 2.6 * math.exp(-step / (3 * self._decay)) * (0.5 + warm / 2) + abs(noise.gauss(0.0, 0.06))
-        return _Metrics(smooth + noise.gauss(0.0, 0.03), gradient, 1552.0 + step // 40)
-
-    def _diverges_at(self, step: int) -> bool:
-        """Return whether a learning rate that is too high has made the loss infinite by then."""
-        return self._node.choices.learning_rate > _HIGHEST_RATE and step >= max(5, self._steps // 8)
+        gradient = (
+            0.35 + 2.6 * math.exp(-step / (3 * self._decay)) * (0.5 + warm / 2) + abs(self._loss.spread(-step, 0.06))
+        )
+        return _Metrics(loss, gradient, 1552.0 + step // 40)
 
     def drawing(self, step: int, *, first: int, elapsed_seconds: float) -> str:
         """The redraw after a step, with the carriage return that starts it."""

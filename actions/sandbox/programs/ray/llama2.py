@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +22,7 @@ from actions.sandbox.programs.neuron.compile_cache import CompilerLog, Graph, gr
 from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program, ProgramStep
 from actions.sandbox.programs.ray.head import RayHead, RayJob
 from actions.sandbox.programs.ray.launch import WHOLE, ArgumentsRefused, arguments_of, whole_checkpoints
+from actions.sandbox.programs.trainings import LossCurve
 
 CORES_OF_A_NODE = 32
 _GRAPHS = 7
@@ -96,18 +96,21 @@ class RayLlama2Curve:
     """Loss, rate and norms of a run, the same for the same seed; nan from the tenth step on if the rate is too high."""
 
     def __init__(self, settings: RayLlama2Settings, seed: int) -> None:
-        self._seed = seed
         self._peak = float(settings.given["lr"])
+        nan_from = 10 if self._peak >= _DIVERGES_FROM else math.inf
+        self._loss = LossCurve(
+            smooth=lambda step: 2.9 + 7.8 * math.exp(-step / 260), seed=seed, noise=0.05, nan_from=nan_from
+        )
         self._warmup, self._steps = settings.number("warmup_steps"), settings.number("max_steps")
         self._throughput = settings.throughput
 
     def loss(self, step: int) -> float:
         """Return the loss, with the few digits that bfloat16 leaves of it."""
-        if self._peak >= _DIVERGES_FROM and step >= 10:
-            return math.nan
-        smooth = 2.9 + 7.8 * math.exp(-step / 260) + self._noise(step, 0.05)
-        quantum = 2.0 ** (math.floor(math.log2(smooth)) - 7)
-        return round(smooth / quantum) * quantum
+        loss = self._loss.training(step)
+        if math.isnan(loss):
+            return loss
+        quantum = 2.0 ** (math.floor(math.log2(loss)) - 7)
+        return round(loss / quantum) * quantum
 
     def rate(self, step: int) -> float:
         """Return the learning rate, as `get_linear_schedule_with_warmup` of transformers 4.31 has it."""
@@ -121,10 +124,7 @@ class RayLlama2Curve:
 
     def throughput(self, step: int) -> float:
         """The first steps are slow."""
-        return max(0.1, self._throughput * min(1.0, 0.7 + 0.05 * step) + self._noise(step + 7, 0.02))
-
-    def _noise(self, step: int, width: float) -> float:
-        return random.Random(self._seed * 1_000_003 + step).gauss(0.0, width)
+        return max(0.1, self._throughput * min(1.0, 0.7 + 0.05 * step) + self._loss.spread(step + 7, 0.02))
 
 
 ENTRY = "ray_train_llama2.py"

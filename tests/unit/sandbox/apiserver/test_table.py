@@ -113,8 +113,6 @@ def test_rarer_types_have_the_columns_of_kubectl_too() -> None:
     assert (schedule["Schedule"], schedule["Suspend"], schedule["Last Schedule"]) == ("0 0 * * *", "False", "<none>")
     budget = cells("poddisruptionbudgets", {"spec": {"minAvailable": 1}})
     assert (budget["Min Available"], budget["Max Unavailable"]) == (1, "N/A")
-    entry = cells("ingresses", {"spec": {"rules": [{"host": "a.example"}, {}]}})
-    assert (entry["Hosts"], entry["Ports"]) == ("a.example,*", "80")
     default = {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
     assert cells("storageclasses", default)["Name"] == "x (default)"
     selecting = {"spec": {"template": {"spec": {"nodeSelector": {"b": "2", "a": "1"}}}}}
@@ -127,14 +125,9 @@ COLUMNS = {
     "Reason,Age|VolumeMode",
     "cronjobs": "Name,Schedule,Timezone,Suspend,Active,Last Schedule,Age|Containers,Images,Selector",
     "clusterrolebindings": "Name,Role,Age|Users,Groups,ServiceAccounts",
-    "controllerrevisions": "Name,Controller,Revision,Age|",
     "priorityclasses": "Name,Value,Global-Default,Age,PreemptionPolicy|",
-    "csidrivers": "Name,AttachRequired,PodInfoOnMount,StorageCapacity,TokenRequests,RequiresRepublish,Modes,Age|",
-    "csinodes": "Name,Drivers,Age|",
-    "volumeattachments": "Name,Attacher,PV,Node,Attached,Age|",
     "endpointslices": "Name,AddressType,Ports,Endpoints,Age|",
     "validatingwebhookconfigurations": "Name,Webhooks,Age|",
-    "networkpolicies": "Name,Pod-Selector,Age|",
 }
 """Of `printers.go` in Kubernetes 1.32: those that are always shown, and those for wide tables."""
 
@@ -149,7 +142,7 @@ def test_built_in_kinds_have_the_columns_of_the_real_server(plural: str) -> None
     assert f"{shown}|{wide}" == COLUMNS[plural]
 
 
-def test_cells_of_kinds_that_bind_and_own() -> None:
+def test_cells_of_kinds_that_bind() -> None:
     binding = cells(
         "clusterrolebindings",
         {
@@ -161,10 +154,3 @@ def test_cells_of_kinds_that_bind_and_own() -> None:
         },
     )
     assert (binding["Role"], binding["Users"], binding["ServiceAccounts"]) == ("ClusterRole/view", "ada", "work/run")
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "efa", "controller": True}
-    revision = cells("controllerrevisions", {"metadata": {"ownerReferences": [owner]}, "revision": 3})
-    assert (revision["Controller"], revision["Revision"]) == ("daemonset.apps/efa", 3)
-    down = {"type": "Available", "status": "False", "reason": "MissingEndpoints"}
-    service = {"namespace": "kube-system", "name": "metrics"}
-    api = cells("apiservices", {"spec": {"service": service}, "status": {"conditions": [down]}})
-    assert (api["Service"], api["Available"]) == ("kube-system/metrics", "False (MissingEndpoints)")

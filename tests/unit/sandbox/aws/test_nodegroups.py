@@ -17,15 +17,13 @@ import pytest
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
 from actions.base.files import shipped_blueprints
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
 from actions.sandbox.locate import CREDENTIALS
-from actions.terraform.simulation import aws_calls as simulated_calls
-from actions.terraform.simulation.terraform import SIMULATION_FILE, Simulation
+from actions.sandbox.terraform.simulation import RootNodeGroup
 from tests.support.account import services_read_once
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox.controllers.server import FAST, until, whole_cluster
@@ -103,27 +101,25 @@ async def nodes_of(client: ApiClient) -> list[Document]:
     return found
 
 
-async def test_a_simulated_node_group_is_asked_for_with_the_accounts_key(tmp_path: Path) -> None:
-    simulation = shipped_blueprints() / "common" / "rehearsal" / "nodes" / SIMULATION_FILE
-    read = msgspec.json.decode(simulation.read_bytes(), type=Simulation)
-    (call,) = read.calls.values()
-    variables = {
-        **read.defaults, "cluster_name": _CLUSTER, "node_group_name": "simulated", "node_count": 1, "run_id": "r",
+async def test_the_sandboxes_terraform_makes_a_node_group_with_the_accounts_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = RootNodeGroup({
+        "cluster_name": _CLUSTER, "node_group_name": "simulated", "node_count": 1, "run_id": "r",
         "instance_type": "g5.8xlarge", "ami_type": "AL2023_x86_64_NVIDIA", "subnet_ids": "subnet-0a1b2c3d4e5f60001",
-    }  # fmt: skip
+    })  # fmt: skip
     async with account(tmp_path) as (_, eks):
-        found = account_of(tmp_path)
-        environment = {
-            "AWS_ENDPOINT_URL": found["AWS_ENDPOINT_URL"],
-            "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / CREDENTIALS),
-        }
-        await simulated_calls.make(call, variables, environment, SystemClock())
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", account_of(tmp_path)["AWS_ENDPOINT_URL"])
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / CREDENTIALS))
+        await asyncio.to_thread(group.make)
         assert await eks.status("simulated") == "ACTIVE"
-        await simulated_calls.unmake(call, variables, environment, SystemClock())
+        await asyncio.to_thread(group.unmake)
         assert "simulated" not in (await eks.ask("list_nodegroups"))["nodegroups"]
         (tmp_path / CREDENTIALS).write_text("[default]\naws_access_key_id = another\naws_secret_access_key = s\n")
         with pytest.raises(RefusedError, match="403"):
-            await simulated_calls.make(call, variables, environment, SystemClock())
+            await asyncio.to_thread(group.make)
 
 
 @needs_terraform

@@ -1,1 +1,0 @@
-"""Captures: everything that the backends sent to a console, in a file; format, writer, reader, edges."""

@@ -1,1 +1,0 @@
-"""A simulation of Terraform for rehearsals on machines without the program. Nothing real is made."""

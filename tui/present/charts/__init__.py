@@ -1,0 +1,1 @@
+"""Curves and charts: what is read from a log, as lines and dots."""

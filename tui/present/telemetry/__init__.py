@@ -1,1 +1,0 @@
-"""Curves, charts and readings of tools as rows and lines."""
