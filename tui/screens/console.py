@@ -247,7 +247,7 @@ class ConsoleScreen(LiveScreen[None]):
 
     async def _open(self, prompt: PromptLine, text: str) -> None:
         if not prompt.is_attached:
-            await self.mount(prompt)
+            await self.mount(prompt, before=0)  # of what comes after it the painting order would change
         prompt.open(text)
 
     def _chosen(self, line: str | None) -> None:

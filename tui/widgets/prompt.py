@@ -86,6 +86,7 @@ class PromptLine(Horizontal):
         suggester = _CompleterSuggester(completer) if completer else None
         self._input = Input(placeholder=hint, compact=True, suggester=suggester)
         self._input.cursor_blink = False
+        self._input.can_focus = False
         self._completer = completer
         self._others = Static("", classes="prompt--others", markup=False)
         self._history: list[str] = []
@@ -116,11 +117,13 @@ class PromptLine(Horizontal):
         self._recalled = len(self._history)
         self._input.value = text
         self._input.cursor_position = len(text)
+        self._input.can_focus = True
         self._input.focus()
 
     def close(self) -> None:
         """Hide the prompt; unless the caller moves the focus, Textual gives it to the next widget."""
         self.remove_class("-open")
+        self._input.can_focus = False
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
