@@ -29,7 +29,6 @@ from tui.script_driver import ScriptDriver
 from tui.settings.appearance import AsciiFilter, ControlFilter, TransparentFilter, console_theme, theme_name
 from tui.settings.keymap import take_keymap
 from tui.settings.settings import ConsoleSettings
-from tui.settings.skin import first_theme
 from tui.shutdown import ExitDeadline
 from tui.textual_private import hash_rules_by_identity, release_closed_widgets, send_to_terminal
 
@@ -78,7 +77,7 @@ class ConsoleApp(BaseApp[Any]):
         self.workspace = PaneWorkspace(self.services)
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)
-        first = first_theme(settings)
+        first = console_theme(settings.theme)
         self.register_theme(first)
         # assigned, it would have all styles parsed a second time
         self.set_reactive(ConsoleApp.theme, first.name)
@@ -114,7 +113,7 @@ class ConsoleApp(BaseApp[Any]):
     async def on_unmount(self) -> None:
         """Close the services, and the executor of run actions."""
         await self.services.aclose()
-        self.workspace.layouts.close()
+        self.workspace.kept.close()
         self._run_actions.close()
 
     def stop_playing(self) -> None:

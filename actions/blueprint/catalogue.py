@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from actions.blueprint.model import (
     SecretObject,
 )
 from actions.blueprint.parts import Expectation, Name
-from actions.blueprint.problem import BlueprintProblem
+from actions.blueprint.problem import BlueprintProblem, nearest_name
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
@@ -114,6 +113,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         cluster=_convert(document, value.get("cluster"), Cluster, ("cluster",)),
         uses=tuple(value.get("uses", ())),
         parameters=_section(document, "parameters", Parameter),
+        form=_list(document, "form", str),
         derived=_section(document, "derived", Derived),
         rules=_list(document, "rules", ParameterRule),
         holdings=_section(document, "holdings", Holding),
@@ -131,7 +131,7 @@ def _check_keys(document: Document) -> None:
         raise document.error(BlueprintError, "a blueprint is a mapping.", hint=f"Begin with: schema: {SCHEMA}.")
     for key in value:
         if key not in _KEYS:
-            raise document.error(BlueprintError, f"unknown key {key!r}.", key, hint=_nearest(key, _KEYS))
+            raise document.error(BlueprintError, f"unknown key {key!r}.", key, hint=nearest_name(key, _KEYS))
 
 
 def _section(document: Document, key: str, kind: type[T]) -> dict[str, T]:
@@ -166,9 +166,9 @@ def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
         unknown = _UNKNOWN_KEY.search(text)
         if unknown is None:
             tags = tags_at(kind, value, steps)
-            hint = _nearest(str(_at(value, steps)), tags, "Known") if tags else ""
+            hint = nearest_name(str(_at(value, steps)), tags, "Known") if tags else ""
             raise document.error(BlueprintError, f"{_named(found)}: {_sentence(text)}", *found, hint=hint) from error
-        hint = _nearest(unknown[1], keys_at(kind, value, steps))
+        hint = nearest_name(unknown[1], keys_at(kind, value, steps))
         raise document.error(BlueprintError, f"unknown key {unknown[1]!r}.", *found, unknown[1], hint=hint) from error
 
 
@@ -196,13 +196,6 @@ def _at(value: Any, steps: Where) -> Any:
     for step in steps:
         value = value[step]
     return value
-
-
-def _nearest(key: str, known: tuple[str, ...], heading: str = "Known keys") -> str:
-    close = difflib.get_close_matches(key, known, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"{heading}: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."
 
 
 def _named(where: Where) -> str:

@@ -8,10 +8,10 @@ from functools import cache, partial
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
-from actions.blueprint.model import Blueprint, Parameter, ParameterType
+from actions.blueprint.model import MOST_SHOWN, Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
 from actions.blueprint.parts import FieldTarget
-from actions.blueprint.problem import BlueprintProblem, Where, known_names
+from actions.blueprint.problem import BlueprintProblem, Where, known_names, nearest_name
 from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
@@ -39,6 +39,7 @@ def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
     roots = cache(partial(declarations_of, blueprint.folder))
     checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
+        _form,
         _parameters,
         _derived,
         _rules,
@@ -57,6 +58,18 @@ def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     )
     for check in checks:
         yield from check(blueprint)
+
+
+def _form(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    if len(blueprint.form) > MOST_SHOWN:
+        message = f"form lists {len(blueprint.form)} parameters; a person decides {MOST_SHOWN} at most."
+        yield BlueprintProblem(("form", MOST_SHOWN), message, "Leave the others to their groups.")
+    for index, name in enumerate(blueprint.form):
+        if name not in blueprint.parameters:
+            hint = nearest_name(name, blueprint.parameters, "Parameters")
+            yield BlueprintProblem(("form", index), f"form lists {name!r}, which is not a parameter.", hint)
+        elif name in blueprint.form[:index]:
+            yield BlueprintProblem(("form", index), f"form lists {name} twice.", "Remove one.")
 
 
 def _parameters(blueprint: Blueprint) -> Iterator[BlueprintProblem]:

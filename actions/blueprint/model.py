@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,9 @@ from actions.blueprint.parts import Expectation, FieldTarget, Name, ParameterCon
 from actions.blueprint.stages import AnyStage
 
 SCHEMA = "eksml/v1"
+
+MOST_SHOWN = 10
+"""Parameters that a launch form shows unfolded."""
 
 Operand = int | float | str
 """A number, or the name of a parameter or of a derived value that comes earlier."""
@@ -227,6 +230,11 @@ class Blueprint(Part, frozen=True, kw_only=True):
     title: str
     summary: str
     cluster: Cluster
+    form: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_SHOWN)] = ()
+    """The parameters that a person decides, ten at most: the launch form shows them, and folds the others by group.
+
+    Without it: the first ten that files of the blueprint's own folder state.
+    """
     uses: tuple[str, ...] = ()
     """Names of components: files with a piece of a blueprint, merged into this one in their order."""
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)

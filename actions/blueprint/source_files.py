@@ -26,7 +26,7 @@ import msgspec
 from actions.base.errors import BlueprintError, FormatError, InputError
 from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
-from actions.blueprint.model import Blueprint
+from actions.blueprint.model import MOST_SHOWN, Blueprint
 from actions.blueprint.problem import known_names
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
@@ -235,6 +235,7 @@ def read_blueprint(folder: Path) -> Document:
     if not isinstance(own.value, dict):
         return own
     merged = MergedDocument(own)
+    stated: list[str] = []
     for index, name in enumerate(_used(own)):
         file = _file(folder, name)
         path = located(folder, file)
@@ -242,8 +243,13 @@ def read_blueprint(folder: Path) -> Document:
             hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
             raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
         used_by = f"{own.file}:{own.position('uses', index)[0]}"
-        merged.add(_component(folder / file if (folder / file).is_file() else path, used_by), used_by)
+        component = _component(folder / file if (folder / file).is_file() else path, used_by)
+        merged.add(component, used_by)
+        stated += () if is_shared(file) else component.value.get("parameters", ())
+    stated_here = own.value.get("parameters")
+    stated += stated_here if isinstance(stated_here, dict) else ()
     merged.finish()
+    merged.value.setdefault("form", list(dict.fromkeys(stated))[:MOST_SHOWN])
     return merged
 
 

@@ -22,7 +22,7 @@ PaneName = Literal[
 ]
 """The panes, in the order of their keys and of their tabs."""
 LayoutName = Literal["single", "watch", "job", "quad"]
-"""The layouts of the console; the operator saves others by name."""
+"""The layouts of the console."""
 ThemeName = Literal["dark", "light", "high-contrast", "transparent"]
 Side = Literal["left", "right", "up", "down"]
 ParameterValue = bool | int | float | str
@@ -62,13 +62,9 @@ class ColumnsArguments(Arguments, frozen=True):
 
 
 class LayoutArguments(Arguments, frozen=True):
-    """Arrange the panes, or keep their arrangement under a name."""
+    """Arrange the panes."""
 
-    name: Annotated[
-        str,
-        _naming("layout", "single, watch (a run), job (of the cluster), quad, or a saved one; save, delete, list."),
-    ]
-    saved: Annotated[str, _naming("saved layout", "The name to save or delete.")] = ""
+    name: Annotated[LayoutName, Meta(description="single, watch (a run), job (of the cluster), quad.")]
 
 
 class SplitArguments(Arguments, frozen=True):
@@ -288,7 +284,7 @@ class CompareArguments(Arguments, frozen=True):
 class ExportChartArguments(Arguments, frozen=True):
     """Save the chart."""
 
-    file: Annotated[str, Meta(description="Path, ending in .svg or .png (pictures) or .csv (the values).")]
+    file: Annotated[str, Meta(description="Path, ending in .svg (the pane as it is on screen) or .csv (the values).")]
 
 
 class WatchArguments(Arguments, frozen=True):

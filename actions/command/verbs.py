@@ -212,7 +212,6 @@ COMMANDS: tuple[Command, ...] = (
         is_mutation=True,
     ),
     Command("shell", "Open a shell", "A shell in the container.", ObjectArguments, is_mutation=True),
-    Command("tree", "Show the tree", "Its owners, what they made, pods, nodes and claims.", TargetArguments),
     Command(
         "edit", "Edit", "The object as YAML in $EDITOR; it is sent when you save.", TargetArguments, is_mutation=True
     ),
@@ -240,14 +239,14 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare", "Compare runs", "Overlay the curves of runs; list the parameters that differ.", CompareArguments
     ),
-    Command("export-chart", "Save the chart", "Its curves as SVG, PNG or CSV.", ExportChartArguments),
+    Command("export-chart", "Save the chart", "The pane as SVG, or its values as CSV.", ExportChartArguments),
     Command("filter", "Filter", "Narrow the focused pane.", FilterArguments),
     Command("sort", "Sort", "Order the focused table by a column.", SortArguments),
     Command("columns", "Choose columns", "Show only some columns of the focused table.", ColumnsArguments),
     Command(
         "layout",
         "Arrange panes",
-        "One pane, four to watch a run or a job, an overview, or as saved: layout save NAME.",
+        "One pane, four to watch a run or a job, or an overview.",
         LayoutArguments,
     ),
     Command("split", "Split the pane", "Show another pane to the right of the focused one, or below.", SplitArguments),
@@ -262,7 +261,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
     Command("ack", "Acknowledge alarms", "Silence the current alarms.", NoArguments),
     Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
-    Command("help", "Help", "Keys and commands.", NoArguments),
+    Command("help", "Help", "The keys of the focused pane.", NoArguments),
     Command("quit", "Quit", "Leave the console; runs continue.", NoArguments),
 )
 

@@ -133,6 +133,19 @@ class Paid(msgspec.Struct, frozen=True):
         """The part of it that these keep."""
         return _sum((one for one in self.things if one.is_kept), is_by_use=bool(self.kept & self.by_use))
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that it adds up to: `nodes $11.73/h`, `other ≥ $1.35/h`, `data kept $1.17/h`; none of one alone."""
+        other = _sum(
+            (one for one in self.things if not one.is_kept),
+            is_by_use=bool(self.by_use - self.kept) or not self.is_whole,
+        )
+        is_other = any(not one.is_kept for one in self.things)
+        parts = [f"nodes {self.nodes.hourly.text}"] if self.nodes is not None and self.nodes.nodes else []
+        parts += [f"other {other.text}"] if is_other else []
+        parts += [f"data kept {self.kept_hourly.text}"] if self.kept else []
+        return tuple(parts) if len(parts) > 1 or self.kept else ()
+
     def of(self, run: str) -> HourlyCost | None:
         """Return the part of it that is a run's; `None` if that is nothing."""
         things, nodes = [one for one in self.things if one.run == run], self.of_runs.get(run)

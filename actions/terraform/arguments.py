@@ -1,9 +1,7 @@
 """Argument lists for the `terraform` program.
 
-They are built by python-terraform's `generate_cmd_string`, the part of that library which is a pure function. Its
-`cmd`, `apply` and `destroy` are not used: they return the output only after the end, die with their parent, and pass
-flags that present Terraform refuses (`-force`, `-auto-approve=false`). Variables are never on the command line, where
-every user of the machine can read them, but in a private file.
+They are built by python-terraform's `generate_cmd_string`; docs/decisions/python-terraform.md says why no more of it is
+used. Variables are never on the command line, where every user of the machine can read them, but in a private file.
 """
 
 from __future__ import annotations

@@ -32,15 +32,16 @@ def _line(text: str) -> tuple[bytes, ...]:
     return tuple(letter.encode() for letter in text)
 
 
-_LAYOUTS = {"four panes": b"f", "the run's panes": b"r", "one pane": b"o"}
+_QUAD = (b":", *_line("layout quad"), b"\r")
+_LAYOUTS = {"four panes": _QUAD, "the run's panes": (_PREFIX, b"r"), "one pane": (_PREFIX, b"o")}
 _PANES = b"1234567890"
 
 ON_ANY_CLUSTER = (
     *(Deed("open a pane", (bytes([digit]),), 4) for digit in _PANES),
     Deed("move", (b"j",) * 6 + (b"k",) * 2, 12),
     Deed("to both ends", (b"G", b"k", b"g"), 4),
-    *(Deed(f"layout: {name}", (_PREFIX, key), 6) for name, key in _LAYOUTS.items()),
-    Deed("walk through panes", (_PREFIX, b"f", _PREFIX, b"l", _PREFIX, b"j", _PREFIX, b"h", _PREFIX, b"k"), 3),
+    *(Deed(f"layout: {name}", keys, 6) for name, keys in _LAYOUTS.items()),
+    Deed("walk through panes", (*_QUAD, _PREFIX, b"l", _PREFIX, b"j", _PREFIX, b"h", _PREFIX, b"k"), 3),
     Deed("zoom", (b"z", b"j", b"z"), 3),
     Deed("help", (b"?", b"j", b"j", ESCAPE), 2),
     Deed("palette", (b"\x10", *_line("node"), ESCAPE), 2),

@@ -29,10 +29,9 @@ from actions.telemetry.points import Point
 from tui.cli.inspect.cluster import print_findings
 from tui.cli.inspect.read import run as read
 from tui.cli.tables.plots import curves_of
-from tui.screens.saved_layouts import read_charts, read_layouts
+from tui.screens.kept_panes import read_charts, read_layout
 from tui.settings.configfile import load_config
 from tui.settings.keyfile import load_keymap
-from tui.settings.skin import skin_theme
 from tui.widgets.plot_renderer import Pen, PlotOptions, Smoothing, picture_of
 
 _ROOT = Path(__file__).parents[2]
@@ -131,7 +130,7 @@ def _kubeconfig(file: Path) -> None:
 
 
 def _layouts(file: Path) -> None:
-    for look in (read_layouts, read_charts):
+    for look in (read_layout, read_charts):
         try:
             look(file)
         except ConsoleError:
@@ -153,7 +152,6 @@ users:
   user:
     exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, args: [eks, get-token], env: []}
 """
-_SKIN = b"k9s: {body: {fgColor: '#cccccc', bgColor: '#101010', logoColor: red}, frame: {border: {focusColor: aqua}}}\n"
 _CONFIG = b"""\
 readonly: false
 theme: dark
@@ -161,7 +159,7 @@ commands: {ready: open pods}
 blueprints: [~/blueprints]
 """
 _KEYS = b"keys: {pane.pods: P}\ncommands: {X: open pods}\n"
-_LAYOUTS = b'{"version": 1, "layouts": {"last": {"is": "pane", "pane": "runs"}}}'
+_LAYOUTS = b'{"version": 1, "layout": {"is": "pane", "pane": "runs"}}'
 _POINTS = b"""\
 {"type":"source","number":1,"namespace":"","pod":"p","container":"c","uid":"u"}
 {"type":"point","number":1,"metric":"train_loss","step":1,"value":2.5,"epoch":0.5,"at":1700000000.0}
@@ -192,7 +190,6 @@ def all_targets() -> Mapping[str, Target]:
         "script": Target(load_script, _files("assets/scripts/*.yaml")),
         "config": Target(load_config, (_CONFIG,)),
         "keys": Target(load_keymap, (_KEYS,)),
-        "skin": Target(skin_theme, (_SKIN,)),
         "prices": Target(read_price_file, _files("assets/prices/*.csv")),
         "price book": Target(PriceBook.load, _files("assets/prices/*.csv")),
         "kubeconfig": Target(_kubeconfig, (_KUBECONFIG,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support import fixed_runs
 from tests.support.builders import NOW, a_snapshot
 from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
 from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
-from tests.support.snapshots import difference, is_updating, rows, styled
+from tests.support.snapshots import difference, is_updating, rows, styled, without_tabs
 from tui.feeds.objects import ObjectsScope
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.training import TrainingFeed, UnusedDevices
@@ -30,6 +30,8 @@ from tui.screens.viewer import Viewer
 FILES = Path(__file__).parent / "screens"
 SMALL, MIDDLE, LARGE = (80, 24), (120, 36), (160, 45)
 SIZES = (SMALL, LARGE)
+WITH_TABS = ("home", SMALL)
+"""The one screen that is kept with the tabs of all panes."""
 
 Step = Callable[[FixedConsole], Awaitable[None]]
 
@@ -252,9 +254,9 @@ async def compare(
     for shot in shots:
         await shot.step(console)
         await console.calm(shot.shows)
-        lines: Sequence[str] = (
-            styled(console.app, console.drawn) if size == SMALL and kind != "ascii" else rows(console.drawn)
-        )
+        has_tabs = (shot.name, size) == WITH_TABS
+        drawn = console.drawn if has_tabs else without_tabs(console.app, console.drawn)
+        lines = styled(console.app, drawn) if size == SMALL and kind != "ascii" else rows(drawn)
         differences.append(difference(file_of(shot.name, size, kind), lines, spare))
         await console.press(*shot.leave)
         console.app.clear_notifications()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from tests.support.program import Program
 from tests.support.terminal import Terminal
-from tui.screens.saved_layouts import LAST_FILE
+from tui.screens.kept_panes import LAST_FILE
 
 PLANNED = ("Network", "Cluster", "File system")
 """Titles of the stages whose Terraform plan has to be approved."""
@@ -57,7 +57,7 @@ def launch_the_rehearsal(terminal: Terminal) -> None:
     terminal.press("3")
     terminal.wait(r"bionemo-esm1nv +8 A10G +≥ \$\d+\.\d\d/h +\$\d+\.\d\d–\d+\.\d\d \+ traffic")
     terminal.press("Enter")
-    terminal.wait(r"Preset +‹ rehearsal ›")
+    terminal.wait(r"Preset +rehearsal ")
     terminal.wait(r"Cluster name +bionemo-on-eks")
     terminal.wait(r"Total: .*, \$\d+\.\d\d–\d+\.\d\d \+ traffic, peak ≥ \$\d+\.\d\d/h")
     terminal.press("Enter")

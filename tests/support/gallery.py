@@ -1,4 +1,4 @@
-"""Every widget with sample data: `python -m tests.support.gallery` in a terminal, `… gallery FOLDER` for PNGs."""
+"""Every widget with sample data: `python -m tests.support.gallery` in a terminal, `… gallery FOLDER` for SVGs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.widget import Widget
 
+from actions.blueprint.model import Parameter, ParameterType
 from tests.support.waiting import settle
+from tui.commands.screenshot import screen_svg
 from tui.present.cells import CellValue, Span, Tone, meter
 from tui.present.charts.curves import Curve
-from tui.present.form import Field, FieldKind
 from tui.present.rail import StageLine, StageLook
 from tui.settings.appearance import ControlFilter
 from tui.widgets.arrangement import side_by_side, stacked
@@ -119,14 +120,18 @@ STAGES = [
     StageLine("export", "Export the checkpoint", StageLook.FAILED, 12, (30, 60), note="ImagePullBackOff: no such tag"),
 ]
 
-FIELDS = [
-    Field("workers", "Worker nodes", FieldKind.INTEGER, 8, minimum=1, maximum=64, help="one pod each"),
-    Field("instance", "Instance type", FieldKind.CHOICE, "g5.12xlarge", choices=("g5.12xlarge", "p4d.24xlarge")),
-    Field("rate", "Learning rate", FieldKind.NUMBER, 2e-4, minimum=0, maximum=1),
-    Field("spot", "Spot capacity", FieldKind.SWITCH, False, help="a third of the price, may be taken back"),
-    Field("key", "NGC key", FieldKind.SECRET, "env:NGC_API_KEY"),
-    Field("tag", "Experiment name", FieldKind.TEXT, "esm1nv", help="part of the checkpoint path"),
-]
+FIELDS = {
+    "workers": Parameter(
+        type=ParameterType.INTEGER, title="Worker nodes", default=8, minimum=1, maximum=64, help="One pod each."
+    ),
+    "instance": Parameter(
+        type=ParameterType.TEXT, title="Instance type", default="g5.12xlarge", choices=("g5.12xlarge", "p4d.24xlarge")
+    ),
+    "rate": Parameter(type=ParameterType.NUMBER, title="Learning rate", default=2e-4, minimum=0, maximum=1),
+    "spot": Parameter(type=ParameterType.BOOLEAN, title="Spot capacity", default=False, help="May be taken back."),
+    "key": Parameter(type=ParameterType.SECRET, title="NGC key", default="env:NGC_API_KEY", group="Image"),
+    "tag": Parameter(type=ParameterType.TEXT, title="Experiment name", default="esm1nv", group="Model"),
+}
 
 
 def some_curves() -> list[Curve]:
@@ -180,7 +185,7 @@ class Gallery(App[None]):
         self._logs = LogView(some_logs())
         self._table = KeyedTable(NODE_COLUMNS, key=lambda node: node.name, noun="nodes", sort="usd", reverse=True)
         self._rail, self._plot, self._shell = StageRail(), PlotView("loss"), TerminalView()
-        form = ParameterForm(FIELDS)
+        form = ParameterForm(FIELDS, shown=tuple(FIELDS)[:4])
         contents: Sequence[Widget] = (self._table, self._rail, self._logs, self._plot, form, self._shell)
         panes = [Framed(key, content) for key, content in zip(self.KEYS, contents, strict=True)]
         self.split = Split(side_by_side(stacked("nodes", "stages"), stacked("logs", "loss")), *panes)
@@ -201,21 +206,19 @@ class Gallery(App[None]):
 
 
 async def save_all(folder: Path) -> None:
-    """One PNG for each size and for each pane at 80×24."""
-    from tests.support.png import save_png
-
+    """One SVG for each size and for each pane at 80×24."""
     for width, height in SIZES:
         app = Gallery()
         async with app.run_test(size=(width, height)) as pilot:
             await settle(pilot)
             await asyncio.sleep(1)  # nothing is asserted: somebody looks at the result
-            save_png(app, folder / f"gallery-{width}x{height}.png")
+            (folder / f"gallery-{width}x{height}.svg").write_text(screen_svg(app))
             if (width, height) == SIZES[0]:
                 for key in Gallery.KEYS:
                     app.split.reveal(key)
                     await settle(pilot)
                     await asyncio.sleep(1)
-                    save_png(app, folder / f"gallery-{key}.png")
+                    (folder / f"gallery-{key}.svg").write_text(screen_svg(app))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from rich.style import Style
 from textual._context import visible_screen_stack
 from textual.app import App
+from textual.geometry import Region
 from textual.strip import Strip
 
 UPDATE = "UPDATE_SNAPSHOTS"
@@ -43,6 +44,16 @@ def strips(app: App[Any]) -> list[Strip]:
     """Return what the terminal shows, row by row: the screen in front, and what is seen behind it."""
     visible_screen_stack.set(app._background_screens)  # as when a frame is drawn
     return app.screen._compositor.render_strips()
+
+
+def without_tabs(app: App[Any], drawn: Sequence[Strip]) -> list[Strip]:
+    """Return the rows of the terminal without the tabs of all panes, which a new pane changes on every screen."""
+    hidden = {
+        tabs.region.y: tabs.render_lines(Region(0, 0, tabs.region.width, 1))[0].text
+        for screen in app.screen_stack
+        for tabs in screen.query("#tabs")
+    }
+    return [strip for row, strip in enumerate(drawn) if strip.text != hidden.get(row)]
 
 
 def rows(drawn: Iterable[Strip]) -> list[str]:

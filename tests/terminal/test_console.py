@@ -119,7 +119,7 @@ def tear_down_by_typing_the_name(terminal: Terminal) -> None:
 def test_keys_that_come_faster_than_screens_go_where_they_were_meant(shared_program: Program) -> None:
     with a_console(shared_program) as terminal:
         terminal.press_at_once(":", *"launch bionemo-esm1nv", "Enter", "Down", "Right")
-        terminal.wait(r"Use this cluster +‹ yes ›")
+        terminal.wait(r"Use this cluster +yes ")
         terminal.press_at_once("Escape")
         terminal.wait(r"\[1 nodes\]")
         terminal.press_at_once("2", "/", *"coredns", "Enter", "d")

@@ -354,7 +354,6 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         keymap=_keymap(),
         keeps_snapshots=options.keep_snapshots and not options.script,
         theme=options.theme,
-        skin=getattr(options, "skin", None),
         aliases=options.aliases,
         filters=options.filters,
         alarms=_alarm_settings(options),

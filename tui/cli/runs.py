@@ -51,7 +51,6 @@ _RUN_FIELDS = (
 _CURVES = {
     ".txt": "plot",
     ".svg": "svg",
-    ".png": "png",
     ".csv": "csv",
     ".json": "json",
     ".yaml": "yaml",
@@ -218,7 +217,7 @@ def _folder_here_or_copied(options: Namespace, run: str) -> Path:
 def _curves(options: Namespace) -> int:
     from actions.run.comparison import curves_json, read_run, series_csv
     from tui.cli.tables.output import formatted
-    from tui.cli.tables.plots import run_picture, run_plot
+    from tui.cli.tables.plots import run_plot, run_svg
     from tui.settings.settings import form_of, write_file
 
     if options.of_store is not None:
@@ -238,29 +237,15 @@ def _curves(options: Namespace) -> int:
             data = series_csv({metric: run.series(metric) for metric in options.metric or run.metrics()}).encode()
         case "json" | "yaml":
             data = formatted(output, curves_json(run, options.metric or run.metrics())).encode()
-        case "svg" | "png":
-            data = run_picture(run, options.metric, output)
+        case "svg":
+            data = run_svg(run, options.metric).encode()
         case _:
             data = "".join(f"{line}\n" for line in run_plot(run, options.metric)).encode()
     if options.file is None:
-        _print_bytes(data, is_text=output != "png")
+        sys.stdout.write(data.decode())
     else:
         write_file(options.file, data)
     return 0
-
-
-def _print_bytes(data: bytes, *, is_text: bool) -> None:
-    """Print what a file would hold.
-
-    Raises:
-        ConfigError: It is a picture, and stdout is a terminal.
-    """
-    if is_text:
-        sys.stdout.write(data.decode())
-    elif sys.stdout.isatty():
-        raise ConfigError("A PNG is not for a terminal.", hint="Name a FILE, or write to a pipe.")
-    else:
-        sys.stdout.buffer.write(data)
 
 
 def _results(options: Namespace) -> int:

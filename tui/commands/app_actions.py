@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from textual.screen import Screen
+from textual.widget import Widget
 
 from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
@@ -27,7 +28,7 @@ class AppActions(msgspec.Struct, frozen=True):
         show: Put a screen in front.
         notify_plainly: Show one sentence; markup in it is not interpreted.
         withdraw_notification: Take a sentence away that is no longer true.
-        save_screen: Write the screen to a file, without the line and notifications that are over it.
+        save_screen: Write the screen, or a part of it, to a file, without the line and notifications that are over it.
         leave: End the console.
         close_notifications: Take away all notifications; `False` if there is none.
         close_front: Close the screen in front of the console; `False` if there is none.
@@ -40,7 +41,7 @@ class AppActions(msgspec.Struct, frozen=True):
 
     show: Callable[[Screen[None]], None]
     notify_plainly: Callable[[str], None]
-    save_screen: Callable[[Path], Awaitable[None]]
+    save_screen: Callable[[Path, Widget | None], Awaitable[None]]
     leave: Callable[[], None]
     close_notifications: Callable[[], bool]
     close_front: Callable[[], bool]

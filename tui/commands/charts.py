@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CHARTS = "charts"
 NOTICED_SECONDS = 0.3
 """Time that curves may take to be read before the pane shows that they are: less would only flicker."""
-_FORMS = {".svg": "svg", ".png": "png", ".csv": "csv"}
+_FORMS = {".svg": "svg", ".csv": "csv"}
 _PICK = "pick"
 """The word after `chart` that opens the list of charts."""
 
@@ -67,7 +67,7 @@ class CurveCommands:
         else:
             pane.choose(metric)
         if self._services.picked_charts != before:
-            await self._workspace.layouts.keep_charts(self._services.picked_charts)
+            await self._workspace.kept.keep_charts(self._services.picked_charts)
 
     async def _compare(self, arguments: args.CompareArguments) -> None:
         from actions.run.comparison import metric_to_compare
@@ -99,8 +99,12 @@ class CurveCommands:
 
     async def _export(self, arguments: args.ExportChartArguments) -> None:
         file = Path(arguments.file)
-        data = await in_thread("export", self._pane().exported(form_of(file, _FORMS)))
-        self._services.settings.write_file(file, data)
+        if form_of(file, _FORMS) == "csv":
+            self._services.settings.write_file(file, self._pane().values_csv().encode())
+        elif _CHARTS not in self._workspace.split.visible_keys:
+            raise RefusedError("The charts are not on screen.", hint="Open them: :open charts.")
+        else:
+            await self._app.save_screen(file, self._pane())
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
     def _run_named(self, typed: str) -> RunSummary | RemoteRun:

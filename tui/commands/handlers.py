@@ -20,13 +20,12 @@ from tui.commands.changes import ObjectChanges
 from tui.commands.charts import CurveCommands
 from tui.commands.confirmations import plugin_confirmation
 from tui.commands.edit import EditCommand
-from tui.commands.kinds import KindCommands, TreeCommand
+from tui.commands.kinds import KindCommands
 from tui.commands.objects import ForwardCommand, ObjectCommands
-from tui.commands.panes import PaneCommands
 from tui.commands.reading import ReadingCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
 from tui.commands.screenshot import save_uncovered
-from tui.commands.view import ContextCommand, ViewCommands, WatchCommand
+from tui.commands.view import ContextCommand, PaneCommands, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
 from tui.screens.confirm import ConfirmModal
@@ -47,12 +46,11 @@ def handlers_for(
     return {
         **ViewCommands(workspace, services, actions).handlers(),
         **CurveCommands(workspace, services, actions, submit).handlers(),
-        **PaneCommands(workspace, actions).handlers(),
+        **PaneCommands(workspace).handlers(),
         **ObjectCommands(workspace, services, actions).handlers(),
         **EditCommand(workspace, services, actions).handlers(),
         **ObjectChanges(workspace, services, actions).handlers(),
         **KindCommands(workspace, services, actions).handlers(),
-        **TreeCommand(workspace, services, actions, submit).handlers(),
         **ContextCommand(services, actions).handlers(),
         **ForwardCommand(services, actions).handlers(),
         **ResultsCommands(services, actions).handlers(),

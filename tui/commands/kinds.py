@@ -1,30 +1,21 @@
-"""Commands on kinds, namespaces and owners: the objects of one kind, the list of all, the tree of an object."""
+"""Commands on kinds and namespaces: the objects of one kind, the list of all, the namespace of the panes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from actions.base.errors import MissingError
 from actions.base.names import segment
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
-from tui.commands.targets import resolve_targets
 from tui.feeds.objects import ObjectsScope
 from tui.feeds.services import ConsoleServices
 from tui.present.objects import kinds_page
-from tui.present.subject import Subject
-from tui.screens.tree import TreeScreen
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.filters import require_selector
 
-if TYPE_CHECKING:
-    from actions.cluster.objects.operations import Target
-
 _ALL = "all"
-_OF_RUNS = ("Run", "Stage", "Blueprint")
-_NAMED = 3
 
 
 class KindCommands:
@@ -83,62 +74,3 @@ class KindCommands:
             return
         except MissingError as error:
             raise MissingError(f"There is no namespace {namespace}.", hint=":ns lists them.") from error
-
-
-class TreeCommand:
-    """The handler of `tree`: a run, a job or any object with its owners, pods, nodes and claims.
-
-    Args:
-        workspace: The panes; the selected object is meant if none is named.
-        services: The cluster's session, and the run on screen.
-        actions: Shows the tree.
-        submit: Starts the command line of a line of the tree.
-    """
-
-    def __init__(
-        self,
-        workspace: PaneWorkspace,
-        services: ConsoleServices,
-        actions: AppActions,
-        submit: Callable[[str], None],
-    ) -> None:
-        self._workspace = workspace
-        self._services = services
-        self._app = actions
-        self._submit = submit
-
-    def handlers(self) -> Mapping[str, Handler]:
-        """Return the handlers by command id."""
-        return {"tree": self._tree}
-
-    async def _tree(self, arguments: args.TargetArguments) -> None:
-        from actions.cluster.objects.owner_tree import collect_tree
-
-        subject = None if arguments.object else self._workspace.current.subject()
-        if subject is not None and subject.kind in _OF_RUNS:
-            title, targets = await self._of_run(subject)
-        else:
-            targets = await resolve_targets(self._services, self._workspace, arguments.object)
-            title = ", ".join(target.title() for target in targets[:_NAMED])
-        catalogue = await self._services.objects.kinds()
-        tree = await collect_tree(self._services.cluster.session, catalogue, targets)
-        self._app.show(TreeScreen(f"tree of {title}", tree, self._submit))
-
-    async def _of_run(self, subject: Subject) -> tuple[str, tuple[Target, ...]]:
-        """Return the jobs of a run, or of one of its stages.
-
-        Raises:
-            MissingError: It has none in the cluster on screen.
-        """
-        view, snapshot = self._services.runs.view, self._services.cluster.snapshot()
-        run = subject.name if subject.kind == "Run" else view.id if view is not None else ""
-        stage = subject.name if subject.kind == "Stage" else ""
-        found = [
-            f"{job.kind.lower()}/{job.namespace}/{job.name}"
-            for job in (snapshot.workloads.values() if snapshot is not None else ())
-            if run and job.run == run and stage in ("", job.stage)
-        ]
-        title = f"{run}/{stage}" if stage else run
-        if not found:
-            raise MissingError(f"{title or 'No run'} has no job in this cluster.", hint="Put the cursor on a job.")
-        return title, await resolve_targets(self._services, self._workspace, ",".join(found))

@@ -23,7 +23,7 @@ from actions.telemetry.points import Point
 from tui.feeds.runs import waiting_stage
 from tui.feeds.services import ConsoleServices
 from tui.screens.status_lines import header_facts
-from tui.screens.workspace import LAYOUTS, PaneWorkspace
+from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
@@ -151,8 +151,6 @@ class ScriptWriter:
         match arguments:
             case args.ResumeArguments(takeover=pid) if pid:
                 reason = "the stalled runner's process is another one next time"
-            case args.LayoutArguments(name=name) if name not in LAYOUTS:
-                reason = "saved layouts are the operator's own"
             case args.OpenArguments(pane="run", of=of) if of:
                 arguments = replace(arguments, of=self._run_text(of))
             case args.FilterArguments(text=text) if text.startswith("@"):

@@ -1,8 +1,8 @@
-"""Commands that change what is on screen: panes, the cluster, the watched job."""
+"""Commands that change what is on screen: panes and their places, the cluster, the watched job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
-from tui.commands.panes import without_arguments
 from tui.feeds.cluster import whole_context
 from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.subject import Subject, parse_subject
@@ -73,11 +72,12 @@ class ViewCommands:
         self._app.choose_theme(arguments.theme)
 
     async def _screenshot(self, arguments: args.ScreenshotArguments) -> None:
-        await self._app.save_screen(Path(arguments.file))
+        await self._app.save_screen(Path(arguments.file), None)
         self._app.notify_plainly(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: args.NoArguments) -> None:
-        self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
+        focused, keymap = self._workspace.current.CONTEXT, self._services.settings.keymap
+        self._app.show(Viewer("help", lambda width: help_page(focused, keymap, width)))
 
     def _acknowledge(self) -> None:
         alarms = self._services.alarms.acknowledge()
@@ -88,6 +88,54 @@ class ViewCommands:
     def _back(self) -> None:
         if not self._app.close_notifications() and not self._app.close_front():
             self._workspace.back()
+
+
+class PaneCommands:
+    """The handlers of commands that place panes.
+
+    Args:
+        workspace: The panes.
+    """
+
+    def __init__(self, workspace: PaneWorkspace) -> None:
+        self._workspace = workspace
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Return the handlers by command id."""
+        return {
+            "layout": self._layout,
+            "split": self._split,
+            "resize": self._resize,
+            "swap": self._swap,
+            "close": without_arguments(self._workspace.close),
+            "equalize": without_arguments(self._workspace.equalize),
+            "zoom": without_arguments(self._workspace.zoom),
+            "focus": self._focus,
+        }
+
+    async def _layout(self, arguments: args.LayoutArguments) -> None:
+        self._workspace.arrange(arguments.name)
+
+    async def _split(self, arguments: args.SplitArguments) -> None:
+        self._workspace.cut(arguments.direction, arguments.pane)
+
+    async def _resize(self, arguments: args.ResizeArguments) -> None:
+        self._workspace.resize(arguments.direction, arguments.cells)
+
+    async def _swap(self, arguments: args.SwapArguments) -> None:
+        self._workspace.swap(arguments.pane)
+
+    async def _focus(self, arguments: args.FocusArguments) -> None:
+        self._workspace.focus(arguments.pane)
+
+
+def without_arguments(act: Callable[[], object]) -> Callable[[args.NoArguments], Awaitable[None]]:
+    """Return a handler that takes no arguments."""
+
+    async def handler(_arguments: args.NoArguments) -> None:
+        act()
+
+    return handler
 
 
 _RUN = "run"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import ComposeResult
@@ -22,7 +21,7 @@ from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
 from tui.panes.plots import STEPS, PlotPane
 from tui.present.cells import fit
-from tui.present.charts.curves import Curve, Mark, TimeAxis
+from tui.present.charts.curves import TimeAxis
 from tui.present.charts.metrics import (
     ChartRow,
     MetricChart,
@@ -284,41 +283,21 @@ class ChartsPane(PlotPane):
         self._is_several = not self._is_several
         self.refresh_data()
 
-    def exported(self, form: str) -> Callable[[], bytes]:
-        """Return what makes a file of the curves on screen as they are, without anything like a credential.
-
-        It may run in a thread: a PNG takes most of a second, and raises a `ConfigError` where it cannot be drawn.
-
-        Args:
-            form: `csv`, or a picture with the chart's axes and the part that is shown: `svg`, `png`.
+    def values_csv(self) -> str:
+        """Return the values of the curves on screen as CSV, without anything like a credential.
 
         Raises:
             MissingError: There is no curve yet.
         """
         from actions.run.comparison import series_csv
-        from tui.present.charts.metrics import compared_curves
-        from tui.widgets.plot_picture import png_of, svg_of
 
         chart, _ = self._chart()
         runs, source = self._compared, self._source
         if chart is None or (source is None and not runs):
             raise MissingError("There is no curve yet.")
-        if form == "csv":
-            found = {metric: source.curves.series(metric) for metric in chart.metrics} if source else {}
-            found = {run.id: run.series(chart.metrics[0]) for run in runs} or found
-            text = series_csv(found, "size_bytes" if chart.is_by_size else "step")
-            return lambda: redact(text).encode()
-        of = f"{len(runs)} runs" if runs else self._place()
-        x_label = "message size" if chart.is_by_size else "step"
-        curves: Sequence[Curve] = compared_curves(runs, chart.metrics[0], [run.id for run in runs])
-        marks: Sequence[Mark] = ()
-        if source is not None and not runs:
-            one = self._content(source, chart, self._alarms(source))
-            curves, marks = one.curves, one.marks
-        title, options = f"{chart.name} of {of}", self._plot.options
-        if form == "png":
-            return partial(png_of, curves, title=title, x_label=x_label, options=options, marks=marks, clean=redact)
-        return lambda: redact(svg_of(curves, title=title, x_label=x_label, options=options, marks=marks)).encode()
+        found = {metric: source.curves.series(metric) for metric in chart.metrics} if source else {}
+        found = {run.id: run.series(chart.metrics[0]) for run in runs} or found
+        return redact(series_csv(found, "size_bytes" if chart.is_by_size else "step"))
 
     def wait_for_runs(self, count: int) -> None:
         """Show that the curves of so many runs are being read; 0: they are there, or cannot be compared."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from actions.base.wording import duration_range, folded
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
+from actions.blueprint.parts import Scalar
 from tui.present.cells import Cells, Span, Tone, fit, width_of
-from tui.present.form import Field, FieldKind, Value
+from tui.present.limits import BUDGET
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint
@@ -51,56 +54,60 @@ APPROVAL = "@approve"
 STORE, NO_STORE = "@store", "none"
 """The key of the field for the run's store, and the word for a launch without one."""
 NO_PRESET = "none"
+_OF_THE_RUN = "Run"
 _HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
 _NUMBERS_AT = (2, 3)
 _NODES_AT = 4
 _GAP = 2
 _LEAST_TITLE = 14
-_KINDS = {
-    ParameterType.INTEGER: FieldKind.INTEGER,
-    ParameterType.NUMBER: FieldKind.NUMBER,
-    ParameterType.TEXT: FieldKind.TEXT,
-    ParameterType.BOOLEAN: FieldKind.SWITCH,
-    ParameterType.SECRET: FieldKind.SECRET,
-}
 
 
-def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool, usual_preset: str = "") -> list[Field]:
-    """Return the form's fields: preset and cluster, then the parameters with the preset's values as defaults.
+def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", store: str = "") -> dict[str, Parameter]:
+    """Return the form's fields: preset and cluster, the parameters with the preset's values as defaults, and the run's.
 
     Args:
         blueprint: The blueprint.
         preset: The chosen preset; empty for none.
-        existing_cluster: The initial choice of the cluster.
         usual_preset: The preset that a form begins with, to which its field is reset.
+        store: The store of the settings; empty for none.
     """
-    fields = [
-        Field(EXISTING, "Use this cluster", FieldKind.SWITCH, existing_cluster, help="yes: provision nothing"),
-        *(
-            _field(name, parameter, default_of(blueprint, preset, name))
-            for name, parameter in blueprint.parameters.items()
-        ),
-    ]
-    if blueprint.presets:
-        choices = (NO_PRESET, *blueprint.presets)
-        fields.insert(0, Field(PRESET, "Preset", FieldKind.CHOICE, usual_preset or NO_PRESET, choices=choices))
-    return fields
-
-
-def store_field(usual: str) -> Field:
-    """Return the field with the place that the run is replicated to.
-
-    Args:
-        usual: The store of the settings; empty for none.
-    """
-    return Field(STORE, "Store", FieldKind.TEXT, usual, help="s3://BUCKET/PREFIX; empty: its cluster, once it is there")
-
-
-def approval_field() -> Field:
-    """Return the field that approves all plans beforehand."""
-    return Field(
-        APPROVAL, "Approve all plans", FieldKind.SWITCH, False, help="yes: Terraform's plans wait for no approval"
+    presets = Parameter(
+        type=ParameterType.TEXT,
+        title="Preset",
+        default=usual_preset or NO_PRESET,
+        choices=(NO_PRESET, *blueprint.presets),
     )
+    return {
+        **({PRESET: presets} if blueprint.presets else {}),
+        EXISTING: _switch("Use this cluster", "yes: provision nothing."),
+        **{
+            name: replace(parameter, default=default_of(blueprint, preset, name))
+            for name, parameter in blueprint.parameters.items()
+        },
+        STORE: Parameter(
+            type=ParameterType.TEXT,
+            title="Store",
+            default=store,
+            help="s3://BUCKET/PREFIX. Empty: its cluster, once it is there.",
+            group=_OF_THE_RUN,
+        ),
+        APPROVAL: _switch("Approve all plans", "yes: Terraform's plans wait for no approval.", group=_OF_THE_RUN),
+    }
+
+
+def shown_fields(blueprint: Blueprint) -> tuple[str, ...]:
+    """Return the fields that a form does not fold: preset, cluster, what a person decides, and the budget."""
+    return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form, BUDGET)
+
+
+def _switch(title: str, explanation: str, group: str = "") -> Parameter:
+    return Parameter(type=ParameterType.BOOLEAN, title=title, default=False, help=explanation, group=group)
+
+
+def named_parameters(blueprint: Blueprint, sentences: Iterable[str]) -> list[str]:
+    """Return the parameters that sentences name, in their order."""
+    words = dict.fromkeys(word for sentence in sentences for word in re.findall(r"\w+", sentence))
+    return [word for word in words if word in blueprint.parameters]
 
 
 def store_of_command(store: str, usual: str) -> str:
@@ -118,13 +125,13 @@ def command_of_store(store: str, usual: str) -> str:
     return "" if store == usual else store or NO_STORE
 
 
-def default_of(blueprint: Blueprint, preset: str, name: str) -> Value:
+def default_of(blueprint: Blueprint, preset: str, name: str) -> Scalar:
     """Return the value of a parameter that is not set."""
     chosen = blueprint.presets.get(preset)
     return chosen.set.get(name, blueprint.parameters[name].default) if chosen else blueprint.parameters[name].default
 
 
-def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]) -> dict[str, Value]:
+def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return the parameters whose values differ from the preset's."""
     return {
         name: values[name]
@@ -161,7 +168,7 @@ def cost_lines(plan: LaunchPlan, width: int) -> list[Cells]:
 
 
 def chosen_lines(
-    blueprint: Blueprint, values: Mapping[str, Value], *, preset: str, is_existing: bool, width: int
+    blueprint: Blueprint, values: Mapping[str, Scalar], *, preset: str, is_existing: bool, width: int
 ) -> list[Cells]:
     """Return preset and parameters of a launch in two lines: those that differ from the preset's or the default.
 
@@ -212,24 +219,9 @@ def place_lines(
     return lines
 
 
-def _said(value: Value) -> str:
+def _said(value: Scalar) -> str:
     """Return a value as it is written on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
-
-
-def _field(name: str, parameter: Parameter, default: Value) -> Field:
-    return Field(
-        name,
-        parameter.title,
-        FieldKind.CHOICE if parameter.choices else _KINDS[parameter.type],
-        default,
-        help=parameter.help,
-        minimum=parameter.minimum,
-        maximum=parameter.maximum,
-        choices=parameter.choices,
-        unit=parameter.unit,
-        pattern=parameter.pattern,
-    )
 
 
 def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:

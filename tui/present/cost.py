@@ -150,20 +150,15 @@ def total_lines(paid: Paid, nodes: Iterable[NodeFacts] = ()) -> list[Cells]:
     cost = paid.nodes
     if cost is None and not paid.things:
         return [(Span("No total before the nodes are known.", Tone.MUTED),)]
-    lines: list[Cells] = [(Span(paid.hourly.text, Tone.STRONG), Span(f"   {paid.hourly.monthly_text}"), *_parts(paid))]
+    lines: list[Cells] = [(Span(paid.hourly.text, Tone.STRONG), Span(f"   {paid.hourly.monthly_text}"))]
+    if paid.parts:
+        lines[0] += (Span(f"   {', '.join(paid.parts)}", Tone.MUTED),)
     if cost is None:
         return lines
     lines.append((Span(bought_text(nodes)),))
     if cost.idle_text:
         lines.append((Span(cost.idle_text, Tone.WARN if cost.idle_accelerators else Tone.GOOD),))
     return lines
-
-
-def _parts(paid: Paid) -> Cells:
-    """Return the parts of the sum: nodes, and what is kept of runs that are torn down."""
-    parts = [f"nodes {paid.nodes.hourly.text}"] if paid.nodes is not None and paid.things else []
-    parts += [f"data kept {paid.kept_hourly.text}"] if paid.kept else []
-    return (Span(f"   {', '.join(parts)}", Tone.MUTED),) if parts else ()
 
 
 _PENDING = "…"

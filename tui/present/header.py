@@ -62,7 +62,6 @@ def header_line(facts: HeaderFacts, width: int) -> Cells:
 
 
 def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
-    yield _left(facts), _right(facts, with_idle=True, says_of_what=True)
     yield _left(facts), _right(facts, with_idle=True)
     short = replace(facts, demo=facts.demo.partition(",")[0])
     yield _left(short), _right(short, with_idle=True)
@@ -120,20 +119,17 @@ def _expiry(seconds: float | None, needed_seconds: float | None) -> list[Span]:
     return [Span(f"creds {duration(seconds)}{'!' if soon else ''}", Tone.WARN if soon else Tone.PLAIN)]
 
 
-def _right(facts: HeaderFacts, *, with_idle: bool, says_of_what: bool = False) -> Cells:
-    """Return what is paid for by the hour, in one number; its nodes and what is idle of them where there is room."""
+def _right(facts: HeaderFacts, *, with_idle: bool) -> Cells:
+    """Return what is paid for by the hour, in one number; what is idle of it where there is room."""
     paid = facts.paid
     if paid is None or (paid.nodes is None and not paid.things):
         return (Span("$ … /h ", Tone.MUTED),)
-    cost, total = paid.nodes, paid.hourly.text
+    cost = paid.nodes
     is_old = bool(facts.as_of) or cost is None
-    cells: list[Span] = [Link(total, Tone.MUTED if is_old else Tone.STRONG, line="open cost")]
-    if says_of_what and cost is not None and cost.hourly.text != total:
-        cells.append(Span(f", nodes {cost.hourly.text}", Tone.MUTED))
+    cells: list[Span] = [Link(paid.hourly.text, Tone.MUTED if is_old else Tone.STRONG, line="open cost")]
     if with_idle and cost is not None and cost.accelerators and not facts.leaves_out_claims:
-        count, wasted = cost.idle_accelerators, cost.idle_accelerators > 0
-        text = f"{cost.idle.text} idle" if says_of_what else f"{count} idle {cost.idle.text}"
-        tone = Tone.MUTED if facts.as_of else Tone.WARN if wasted else Tone.GOOD
-        used = f"all {cost.accelerators} in use"
-        cells += [_SEPARATOR, Link(f"{text}!" if wasted else used, tone, line="open cost")]
+        count = cost.idle_accelerators
+        tone = Tone.MUTED if facts.as_of else Tone.WARN if count else Tone.GOOD
+        text = f"{count} idle {cost.idle.text}!" if count else f"all {cost.accelerators} in use"
+        cells += [_SEPARATOR, Link(text, tone, line="open cost")]
     return (*cells, Span(" "))

@@ -3,65 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from actions.base.errors import UsageError
 from actions.base.wording import folded
-from actions.run.limits.options import NONE, LimitTexts, limits_text, moment_text
+from actions.run.limits.options import NONE, LimitTexts, limits_of, limits_text, moment_text
 from actions.run.limits.rules import statuses_of
 from actions.run.state.records import Limits
 from actions.run.state.view import Goal, RunState, RunView, is_watched_only
 from tui.present.cells import Cells, Span, Tone
-from tui.present.form import Field, FieldKind, Value
 
 if TYPE_CHECKING:
+    from actions.blueprint.model import Parameter, ParameterType
+    from actions.blueprint.parts import Scalar
     from actions.command.arguments import (
         LaunchArguments,
         LimitArguments,
     )
 
-LIMITS = "@limits"
-"""The switch that shows the fields of limits."""
-_UNTIL, _BUDGET, _HOURLY, _WATCHDOG = "@until", "@budget", "@max-hourly", "@watchdog"
+BUDGET = "@budget"
+"""The key of the field that a form does not fold."""
+_UNTIL, _HOURLY, _WATCHDOG = "@until", "@max-hourly", "@watchdog"
 _CREDENTIALS, _CAPACITY, _ACTION = "@credentials-end", "@capacity-end", "@at-limit"
-_ACTIONS = ("park", "teardown")
+_TEXTS = {_UNTIL: "until", BUDGET: "budget", _HOURLY: "max_hourly", _WATCHDOG: "watchdog"}
 
 
-def limit_fields(*, is_open: bool, usual: LimitTexts) -> list[Field]:
-    """Return the fields of limits, which follow those of a launch: a switch, and below it the limits.
+def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
+    """Return the fields of limits, with those of config.yaml as defaults."""
+    from actions.blueprint.model import (
+        Parameter,
+        ParameterType,
+    )  # a form alone needs it, and the first frame this module
 
-    Args:
-        is_open: The switch is on.
-        usual: The limits of config.yaml.
-    """
-    switch = Field(LIMITS, "Limits", FieldKind.SWITCH, usual.names_any, help="end the run at a time or a cost")
-    if not is_open:
-        return [switch]
-    return [
-        switch,
-        Field(_UNTIL, "Until", FieldKind.TEXT, usual.until, help="22:30 (UTC), +8h, 2026-11-20T22:30:00Z"),
-        Field(_BUDGET, "Budget", FieldKind.TEXT, usual.budget, help="US dollars", unit="$"),
-        Field(_HOURLY, "Most an hour", FieldKind.TEXT, usual.max_hourly, help="US dollars an hour", unit="$/h"),
-        Field(
-            _CREDENTIALS, "Before credentials end", FieldKind.SWITCH, bool(usual.before_credentials_end),
-            help="in time before the AWS credentials do",
-        ),
-        Field(
-            _CAPACITY, "Before block ends", FieldKind.SWITCH, bool(usual.before_capacity_end),
-            help="in time before the capacity block does",
-        ),
-        Field(_ACTION, "At a limit", FieldKind.CHOICE, usual.at_limit or "park", choices=_ACTIONS),
-        Field(_WATCHDOG, "Watchdog", FieldKind.TEXT, usual.watchdog, help="1h, 90m without a heartbeat: jobs stop"),
-    ]  # fmt: skip
+    of_text, of_switch = ParameterType.TEXT, ParameterType.BOOLEAN
+    words: dict[str, tuple[ParameterType, str, str]] = {
+        _UNTIL: (of_text, "Until", "22:30 (UTC), +8h, 2026-11-20T22:30:00Z."),
+        BUDGET: (of_text, "Budget", "US dollars."),
+        _HOURLY: (of_text, "Most an hour", "US dollars an hour."),
+        _CREDENTIALS: (of_switch, "Before credentials end", "In time before the AWS credentials do."),
+        _CAPACITY: (of_switch, "Before block ends", "In time before the capacity block does."),
+        _ACTION: (of_text, "At a limit", "What becomes of the run."),
+        _WATCHDOG: (of_text, "Watchdog", "1h, 90m without a heartbeat: jobs stop."),
+    }
+    defaults = limit_entries(usual)
+    return {
+        key: Parameter(
+            type=kind,
+            title=title,
+            help=explanation,
+            default=defaults[key],
+            choices=("park", "teardown") if key == _ACTION else (),
+            group="Limits",
+        )
+        for key, (kind, title, explanation) in words.items()
+    }
 
 
-def limit_entries(texts: LimitTexts) -> dict[str, Value]:
+def limit_entries(texts: LimitTexts) -> dict[str, Scalar]:
     """Return what the fields hold for these limits."""
     return {
-        LIMITS: True,
         _UNTIL: texts.until,
-        _BUDGET: texts.budget,
+        BUDGET: texts.budget,
         _HOURLY: texts.max_hourly,
         _CREDENTIALS: bool(texts.before_credentials_end),
         _CAPACITY: bool(texts.before_capacity_end),
@@ -70,19 +75,28 @@ def limit_entries(texts: LimitTexts) -> dict[str, Value]:
     }
 
 
-def texts_of_form(values: Mapping[str, Value]) -> LimitTexts:
-    """Return the limits that the fields hold; none while the switch is off."""
-    if not values.get(LIMITS):
-        return LimitTexts()
+def texts_of_form(values: Mapping[str, Scalar]) -> LimitTexts:
+    """Return the limits that the fields hold."""
     return LimitTexts(
         until=str(values.get(_UNTIL, "")),
-        budget=str(values.get(_BUDGET, "")),
+        budget=str(values.get(BUDGET, "")),
         max_hourly=str(values.get(_HOURLY, "")),
+        watchdog=str(values.get(_WATCHDOG, "")),
         before_credentials_end=bool(values.get(_CREDENTIALS)) or None,
         before_capacity_end=bool(values.get(_CAPACITY)) or None,
         at_limit=str(values.get(_ACTION, "")),
-        watchdog=str(values.get(_WATCHDOG, "")),
     )
+
+
+def limit_mistakes(values: Mapping[str, Scalar], *, now: datetime) -> dict[str, str]:
+    """Return what is wrong with the texts of limits, by field: phrases such as `is not a time`."""
+    wrong: dict[str, str] = {}
+    for key, name in _TEXTS.items():
+        try:
+            limits_of(replace(LimitTexts(), **{name: str(values.get(key, ""))}), now=now)
+        except UsageError as error:
+            wrong[key] = error.message.rstrip(".")
+    return wrong
 
 
 def texts_of_command(arguments: LaunchArguments | LimitArguments) -> LimitTexts:

@@ -42,7 +42,7 @@ from tui.screens.status_lines import (
     selected_run,
     tabs_line,
 )
-from tui.screens.workspace import LAYOUTS, PANES, PaneWorkspace
+from tui.screens.workspace import PANES, PaneWorkspace
 from tui.settings.keymap import Keymap
 from tui.settings.keys import Key, KeyContext, key_name, keys_of, names_of
 from tui.widgets.arrangement import leaves
@@ -300,8 +300,6 @@ class ConsoleScreen(LiveScreen[None]):
             {
                 "blueprint": [blueprint.id for blueprint in blueprints],
                 "pane": list(PANES),
-                "layout": [*LAYOUTS, *self._workspace.layouts.names, "save ", "delete ", "list"],
-                "saved layout": list(self._workspace.layouts.names),
                 "context": _context_names(self._services),
                 "kind": kinds.words() if kinds is not None else (),
                 "namespace": ["all", *_namespaces_in(snapshot)],

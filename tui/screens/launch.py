@@ -17,9 +17,10 @@ from textual.worker import Worker, WorkerCancelled
 from actions.base.errors import ConsoleError
 from actions.base.executors import NamedExecutor
 from actions.blueprint.launch_plan import LaunchPlan, loss_without_store, plan_of
-from actions.blueprint.model import Blueprint
+from actions.blueprint.model import Blueprint, Parameter
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
+from actions.blueprint.parts import Scalar
 from actions.blueprint.version_rules import choice_notes, require_together
 from actions.command.arguments import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
@@ -27,6 +28,7 @@ from actions.fleet.prices import PriceBook
 from actions.run.context.store_address import parse_store
 from actions.run.limits.at_launch import launch_notes, require_possible
 from actions.run.limits.options import LimitTexts, limits_of, require_limit, with_usual
+from actions.run.state.records import CheckResult
 from tui.feeds.launch_checks import QUIET_SECONDS, LaunchChecks
 from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import (
@@ -35,7 +37,6 @@ from tui.present.blueprints import (
     NO_PRESET,
     PRESET,
     STORE,
-    approval_field,
     check_lines,
     chosen_lines,
     chosen_values,
@@ -43,23 +44,23 @@ from tui.present.blueprints import (
     cost_lines,
     fields_of,
     launch_title,
+    named_parameters,
     note_lines,
     place_lines,
     plan_lines,
     problem_lines,
     refusal_lines,
-    store_field,
+    shown_fields,
     store_of_command,
     unknown_lines,
     warning_lines,
 )
 from tui.present.cells import Span, Tone
-from tui.present.form import Field, Value
 from tui.present.header import header_line
 from tui.present.limits import (
-    LIMITS,
     limit_entries,
     limit_fields,
+    limit_mistakes,
     texts_of_command,
     texts_of_form,
     with_limits,
@@ -104,6 +105,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "leave", show=False),
+        Binding("ctrl+n", "go_to_named", "what to change", show=False),
         Binding("pageup", "page_plan(-1)", "plan up", show=False, priority=True),
         Binding("pagedown", "page_plan(1)", "plan down", show=False, priority=True),
     ]
@@ -114,16 +116,15 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._services = services
         self._usual_preset = services.settings.preferred_preset(blueprint.presets)
         self._preset = wanted.preset or self._usual_preset
-        self._values: dict[str, Value] = dict(wanted.set)
+        self._values: dict[str, Scalar] = dict(wanted.set)
         self._existing = wanted.existing_cluster
         self._auto_approve = wanted.auto_approve
         self._usual_limits = services.settings.limits or LimitTexts()
         self._limits = with_usual(texts_of_command(wanted), self._usual_limits)
-        self._has_limits = self._limits.names_any or bool(wanted.at_limit)
         self._store_url = store_of_command(wanted.store, services.settings.store)
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
-        self._problem = ""
+        self._problem: Sequence[str] = ()
         self._notes: tuple[str, ...] = ()
         self._usual_notes: tuple[str, ...] = ()
         self._refusal = ""
@@ -134,7 +135,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._thread = NamedExecutor("plan")
         self._worded = partial(console_words, services=services)
         self._header = Lines(id="header")
-        self._form = ParameterForm(self._fields(), values=self._entries())
+        self._form = ParameterForm(
+            self._fields(), shown=shown_fields(blueprint), values=self._entries(), check=self._check_limits
+        )
         self._lines = Lines(id="plan-lines")
 
     def compose(self) -> ComposeResult:
@@ -151,7 +154,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def on_mount(self) -> None:
         """Focus the first field."""
         self.refresh_data()
-        self._form.focus()
+        self._form.take_focus()
 
     def on_unmount(self) -> None:
         """Stop computing plans, and asking."""
@@ -171,26 +174,36 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         plan = self.query_one("#plan-slot", VerticalScroll)
         plan.scroll_relative(y=pages * max(1, plan.size.height - 1), animate=False)
 
+    async def action_go_to_named(self) -> None:
+        """Go to the next field with a mistake, or that the problem or a failed check names."""
+        await self._form.go_to_next(self._to_change)
+
+    @property
+    def _to_change(self) -> list[str]:
+        failed = [line for line in self._checks.lines if line.result is CheckResult.FAILED]
+        sentences = (
+            *reversed(self._problem),
+            self._refusal,
+            *(text for line in failed for text in (line.remedy, line.detail)),
+        )
+        return list(dict.fromkeys((*self._form.entries.mistakes, *named_parameters(self._blueprint, sentences))))
+
     @on(ParameterForm.Changed)
     def _edited(self, event: ParameterForm.Changed) -> None:
         event.stop()
         preset = str(event.values.get(PRESET, NO_PRESET)).replace(NO_PRESET, "")
         if PRESET in event.values and preset != self._preset:
-            self._change_preset(preset)
+            self._preset, self._values = preset, {}
+            self._form.show(self._fields(), self._entries())
             return
         self._limits = texts_of_form(event.values)
         self._auto_approve = bool(event.values.get(APPROVAL, False))
-        self._store_url = str(event.values.get(STORE, "")).strip()
-        if bool(event.values.get(LIMITS)) != self._has_limits:
-            self._has_limits = not self._has_limits
-            self._values = chosen_values(self._blueprint, self._preset, event.values)
-            self._form.show(self._fields(), self._entries(), current=LIMITS)
-            return
+        self._store_url = str(event.values.get(STORE, ""))
         self._existing = bool(event.values.get(EXISTING, False))
         self._values = chosen_values(self._blueprint, self._preset, event.values)
-        if event.errors:
+        if event.mistakes:
             self._bound = None
-            wrong = ", ".join(field.title for field in self._fields() if field.key in event.errors)
+            wrong = ", ".join(self._form.entries.fields[key].title for key in event.mistakes)
             self._say(f"Fix first: {wrong}.")
         else:
             self._planning = self._plan_anew()
@@ -206,6 +219,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         await self._settle()
         if self._bound is None or self._refusal:
             self.notify("The parameters cannot be used: see below the form.", severity="warning", markup=False)
+            await self.action_go_to_named()
             return
         found = self._checks.lines
         if await self._confirm(self._bound, found):
@@ -231,7 +245,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         finally:
             self._checks.check_after_pauses()
             self._form.disabled = False
-            self._form.focus()
+            self._form.take_focus()
 
     def _under_way(self) -> Worker[None] | None:
         """Return the worker that computes a plan, else the one that makes its checks, if it is not finished."""
@@ -280,9 +294,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             )
         except ConsoleError as error:
             self._bound = None
-            self._say(" ".join(error.sentences()))
+            self._say(*error.sentences())
         else:
-            self._bound, self._plan, self._problem = bound, plan, ""
+            self._bound, self._plan, self._problem = bound, plan, ()
             self._refusal, self._notes = "", self._usual_notes
             self._show_plan()
             self._look_for_capacity(bound)
@@ -319,14 +333,14 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     def _show_plan(self) -> None:
         width = self._plan_width
         if self._problem or self._refusal:
-            self._lines.show(problem_lines(self._problem or self._refusal, width))
+            self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:
             found, waiting = self._checks.lines, len(self._checks.waiting)
             plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
             checks = check_lines(found, waiting, width, worded=self._worded)
             self._lines.show(plan[:1] + checks + plan[1:] + unknown_lines(found, width))  # the sums stay the first line
 
-    def _say(self, problem: str) -> None:
+    def _say(self, *problem: str) -> None:
         self._problem = problem
         self._show_plan()
 
@@ -335,7 +349,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return self.size.width - _PLAN_FRAME
 
     def _compute(
-        self, values: Mapping[str, Value], texts: LimitTexts, store: str
+        self, values: Mapping[str, Scalar], texts: LimitTexts, store: str
     ) -> tuple[Bound, LaunchPlan, tuple[str, ...]]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
@@ -351,23 +365,25 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
-    def _change_preset(self, preset: str) -> None:
-        """Make the preset's values the new defaults."""
-        self._preset, self._values = preset, {}
-        self._form.show(self._fields(), self._entries())
+    def _check_limits(self, values: Mapping[str, Scalar]) -> Mapping[str, str]:
+        return limit_mistakes(values, now=self._services.clock.now())
 
-    def _fields(self) -> list[Field]:
+    def _fields(self) -> dict[str, Parameter]:
         fields = fields_of(
             self._blueprint,
             preset=self._preset,
-            existing_cluster=self._existing,
             usual_preset=self._usual_preset,
+            store=self._services.settings.store,
         )
-        fields += [approval_field(), store_field(self._services.settings.store)]
-        return [*fields, *limit_fields(is_open=self._has_limits, usual=self._usual_limits)]
+        return {**fields, **limit_fields(self._usual_limits)}
 
-    def _entries(self) -> dict[str, Value]:
+    def _entries(self) -> dict[str, Scalar]:
         """Return what the form begins with: the preset, and the parameters that differ from it."""
-        chosen: dict[str, Value] = {PRESET: self._preset or NO_PRESET} if self._blueprint.presets else {}
-        chosen |= {STORE: self._store_url, APPROVAL: self._auto_approve}
-        return {**chosen, **self._values, **(limit_entries(self._limits) if self._has_limits else {LIMITS: False})}
+        return {
+            PRESET: self._preset or NO_PRESET,
+            EXISTING: self._existing,
+            STORE: self._store_url,
+            APPROVAL: self._auto_approve,
+            **self._values,
+            **limit_entries(self._limits),
+        }

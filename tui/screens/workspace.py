@@ -43,7 +43,7 @@ from tui.widgets.arrangement import (
 from tui.widgets.split import Split, make_own
 
 if TYPE_CHECKING:
-    from tui.screens.saved_layouts import SavedLayouts
+    from tui.screens.kept_panes import KeptPanes
 
 PANES: tuple[PaneName, ...] = get_args(PaneName)
 
@@ -84,7 +84,7 @@ def layout_of(name: LayoutName, current: str) -> tuple[LayoutForm, ...]:
 
 
 def forms_of(tree: Tree) -> tuple[LayoutForm, ...]:
-    """Return the forms of a saved arrangement: all those of the console's layout that it is one of, else itself."""
+    """Return the forms of a kept arrangement: all those of the console's layout that it is one of, else itself."""
     for name in LAYOUTS:
         forms = layout_of(name, "")
         if tree in [form.tree for form in forms]:
@@ -156,14 +156,14 @@ class PaneWorkspace:
             thread.close()
 
     @cached_property
-    def layouts(self) -> SavedLayouts:
-        """The operator's saved layouts."""
-        from tui.screens.saved_layouts import SavedLayouts
+    def kept(self) -> KeptPanes:
+        """The files in which the panes are kept for the next session."""
+        from tui.screens.kept_panes import KeptPanes
 
-        return SavedLayouts(self._services.settings.layout_folder)
+        return KeptPanes(self._services.settings.layout_folder)
 
     async def restore(self, *, is_shown: bool = True) -> None:
-        """Read the saved layouts, and arrange the panes as in the last session, behind home if that is there.
+        """Arrange the panes as in the last session, behind home if that is there, and read the charts that were picked.
 
         Args:
             is_shown: Arrange them, unless something has been opened or arranged meanwhile.
@@ -171,13 +171,12 @@ class PaneWorkspace:
         Raises:
             ConfigError: A file cannot be read.
         """
-        tree = await self.layouts.last()
+        tree = await self.kept.last()
         if tree is not None and is_shown and not self._is_arranged and not self._past:
             self.take(*forms_of(tree))
             if self._services.settings.first_pane == "home":
                 self._move("home")
-        await self.layouts.read()
-        for of, names in (await self.layouts.charts()).items():
+        for of, names in (await self.kept.charts()).items():
             self._services.picked_charts.setdefault(of, names)
 
     async def keep(self) -> None:
@@ -186,19 +185,7 @@ class PaneWorkspace:
         Raises:
             ConfigError: It cannot be written.
         """
-        await self.layouts.keep_last(self.split.placing.whole_for(self.split.size))
-
-    async def arrange_saved(self, name: str) -> None:
-        """Put the panes into a layout of the console, or into one that the operator has saved.
-
-        Raises:
-            ConsoleError: There is none of that name, or the saved ones cannot be read.
-        """
-        builtin = next((known for known in LAYOUTS if known == name), None)
-        if builtin is not None:
-            self.arrange(builtin)
-        else:
-            self.take(*forms_of(await self.layouts.find(name)))
+        await self.kept.keep_last(self.split.placing.whole_for(self.split.size))
 
     @property
     def current(self) -> Pane:

@@ -107,7 +107,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("prices", SettingForm.FILE, "The file with prices and discounts of your own", "--prices"),
     Setting("speed", SettingForm.NUMBER, "The speed of a new demo as a multiple of real time", "--speed"),
     Setting("theme", SettingForm.CHOICE, "The colours of the console", "--theme", choices=THEMES, default=THEMES[0]),
-    Setting("skin", SettingForm.FILE, "A skin of k9s, whose colours the console begins with"),
     Setting("ascii", SettingForm.FLAG, "Draw with ASCII only", "--ascii", default=False),
     Setting("mouse", SettingForm.FLAG, "Take the mouse", "--no-mouse", "no_mouse", default=True, is_inverse=True),
     Setting(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import enum
+import itertools
+import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import msgspec
 
 from actions.command.arguments import PaneName
 from actions.command.parse import parse_line
-from actions.command.verbs import COMMANDS
 from tui.settings.keymap import NO_CHANGES, Keymap
 
 
@@ -65,11 +66,11 @@ class Key(msgspec.Struct, frozen=True):
 
 
 ASIDES = {
-    "enter": "Open the selection: node → its pods → logs; blueprint → launch; stage → its log.",
+    "enter": "Open the selection. A node's pods, a pod's log, a blueprint's form, a stage's log.",
     "command-line": "Type a command, with completion.",
-    "filter-line": "Filter the focused pane while typing.",
-    "palette": "Find a command by its name.",
-    "prefix": "Prefix of the keys listed under “After ctrl+w”.",
+    "filter-line": "Filter the pane while typing.",
+    "palette": "Find a command: all of them, with what they take and do.",
+    "prefix": "Prefix of the keys below, which place panes as in vim.",
 }
 """Actions that are not commands, with explanations."""
 
@@ -78,7 +79,6 @@ PANE_KEYS: dict[str, PaneName] = dict(zip("H123456789K0", get_args(PaneName), st
 """The panes by the keys that open them, in the panes' order."""
 
 _OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
-_TREE_CONTEXTS = (KeyContext.PODS, KeyContext.OBJECTS, KeyContext.RUN, KeyContext.RUNS)
 _WHY_CONTEXTS = (
     KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS,
 )  # fmt: skip
@@ -88,7 +88,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.EVERYWHERE, ("enter",), "enter", "open"),
     Key(KeyContext.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
-    Key(KeyContext.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("question_mark",), "help", "help", in_footer=True),
     Key(KeyContext.EVERYWHERE, ("escape",), "back", "back"),
     Key(KeyContext.EVERYWHERE, ("z",), "zoom", "zoom"),
     Key(KeyContext.EVERYWHERE, ("tab",), "focus next", "next pane"),
@@ -103,17 +103,15 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.PANES, ("l", "right"), "focus right", "right"),
     Key(KeyContext.PANES, ("v",), "split right", "split right"),
     Key(KeyContext.PANES, ("s",), "split down", "split below"),
-    Key(KeyContext.PANES, ("H", "shift+left"), "resize left", "resize", repeats=True),
-    Key(KeyContext.PANES, ("J", "shift+down"), "resize down", "resize", repeats=True),
-    Key(KeyContext.PANES, ("K", "shift+up"), "resize up", "resize", repeats=True),
-    Key(KeyContext.PANES, ("L", "shift+right"), "resize right", "resize", repeats=True),
+    Key(KeyContext.PANES, ("H",), "resize left", "resize", repeats=True),
+    Key(KeyContext.PANES, ("J",), "resize down", "resize", repeats=True),
+    Key(KeyContext.PANES, ("K",), "resize up", "resize", repeats=True),
+    Key(KeyContext.PANES, ("L",), "resize right", "resize", repeats=True),
     Key(KeyContext.PANES, ("equals_sign",), "equalize", "equal"),
     Key(KeyContext.PANES, ("x",), "swap next", "swap"),
     Key(KeyContext.PANES, ("c",), "close", "close"),
     Key(KeyContext.PANES, ("o",), "layout single", "one pane"),
-    Key(KeyContext.PANES, ("z",), "zoom", "zoom"),
     Key(KeyContext.PANES, ("r",), "layout watch", "watch a run"),
-    Key(KeyContext.PANES, ("f",), "layout quad", "four panes"),
     Key(KeyContext.PODS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.PODS, ("v",), "watch", "watch job"),
     Key(KeyContext.PODS, ("s",), "shell", "shell", in_footer=True),
@@ -123,7 +121,6 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
     *(Key(context, ("e",), "edit", "edit") for context in (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS)),
-    *(Key(context, ("x",), "tree", "tree") for context in _TREE_CONTEXTS),
     Key(KeyContext.OBJECTS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.OBJECTS, ("v",), "watch", "watch job"),
     Key(KeyContext.NODES, ("c",), "cordon", "cordon"),
@@ -213,15 +210,16 @@ def shown_name(key: str) -> str:
     }.get(key, key)
 
 
-def explanation(key: Key) -> str:
-    """Return the effect of a key in a sentence."""
-    if key.is_aside:
-        return ASIDES[key.does]
-    call = parse_line(key.does)
-    title = call.command.title
-    if call.values():
-        return f"{title}: {' '.join(str(value) for value in call.values().values())}."
-    return f"{title}{'' if title.endswith('?') else '.'} {call.command.help}"
+def explanation(*rows: Key) -> str:
+    """Return the effect of a key in two sentences; of several that differ in one value, with all values."""
+    if rows[0].is_aside:
+        return ASIDES[rows[0].does]
+    calls = [parse_line(row.does) for row in rows]
+    title = calls[0].command.title
+    values = [" ".join(str(value) for value in call.values().values()) for call in calls]
+    if any(values):
+        return f"{title}: {', '.join(values)}."
+    return f"{title}{'' if title.endswith('?') else '.'} {calls[0].command.help}"
 
 
 def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
@@ -244,73 +242,126 @@ def common_keys(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple
 _HEAD = """\
 # Keys
 
-Generated from `tui/settings/keys.py`; `?` in the console shows the same keys.
-
-Put your own keys into `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to rows of the tables below: the name
-of a row is the first word of its table (`everywhere`, `panes`, `pods` …), a dot, and the command. `own` binds keys to
-lines as typed after `:`; they work everywhere. Footer and help show them. For a mistake, or a key with two meanings in
-one place, the console prints file, line and column, and does not start.
+Generated from `tui/settings/keys.py`. `?` in the console shows those of the pane that has the focus, on one screen;
+`ctrl+p` finds the commands.
 
 A letter means one thing in every pane; keys after ctrl+w are a table of their own, as in vim. What stops or removes has
 a capital: `C` cancel, `P` park, `T` tear down, `D` delete. A key for a pane goes to it: one that is not in the layout
 is shown alone in front of it, and esc returns to the layout as it was; split now, and it stays. On a screen too small
-for a layout its panes are tabs.
+for a layout its panes are tabs. Arrows move as `j` and `k`, `pagedown` and `pageup` by a page, `home` and `end` as `g`
+and `G`; after ctrl+w they go to a pane.
+
+## Your own
+
+Put your own keys into `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to a row of the first three tables, in
+one pane: its name is the pane (`everywhere` for the first table, `panes` for the second), a dot, and the command. `own`
+binds keys to lines as typed after `:`; they work everywhere. Footer and help show them. For a mistake, or a key with
+two meanings in one place, the console prints file, line and column, and does not start.
 
 ```yaml
-move: {pods.shell: S, everywhere.zoom: f5}
+move: {pods.shell: S, everywhere.zoom: f5, panes.split right: w}
 own: {f6: open pods of=run, f7: layout quad}
 ```
 
-Free for your own, in every pane: FREE, and `f2` to `f12` without `f9`.
+Free for your own, in every pane: FREE, and `f1` to `f12`.
 """
 
 
 def keys_page() -> str:
     """Return the text of docs/keys.md."""
-    parts = [_HEAD.replace("FREE", ", ".join(f"`{letter}`" for letter in free_letters()))]
-    for context in KeyContext:
-        rows = list(keys_of(context))
-        if not rows:
-            continue
-        parts.append(f"## {context.value.capitalize()}\n\n| Key | Does | Command |\n| --- | --- | --- |")
-        for row in rows:
-            names = ", ".join(f"`{name}`" for name in names_of(row))
-            typed = "" if row.is_aside else f"`:{row.does}`"
-            parts.append(f"| {names} | {explanation(row)} | {typed} |")
-        parts.append("")
-    return "\n".join([*parts, _movement_page()])
+    head = _HEAD.replace("FREE", ", ".join(f"`{letter}`" for letter in free_letters()))
+    inside = [row for row in KEYS if row.context not in (KeyContext.EVERYWHERE, KeyContext.PANES)]
+    return "\n".join(
+        [
+            head,
+            *_table("Everywhere", list(keys_of(KeyContext.EVERYWHERE))),
+            *_table("After ctrl+w", list(keys_of(KeyContext.PANES))),
+            *_table("In panes", inside, has_panes=True),
+            *_table_of_lines(),
+        ]
+    )
 
 
-MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("j", "k", "arrows"), "Move one line down, up."),
-    (("ctrl+d", "ctrl+u"), "Move half a page down, up."),
-    (("pagedown", "pageup"), "Move a page down, up."),
-    (("g", "G", "home", "end"), "Go to the first, last line."),
-    ((",", ".", ";"), "Sort by the previous, the next column; reverse the order (tables)."),
-    (("space",), "Mark a row, or drop its mark (tables of nodes, pods, objects); a mark in a log: `:mark`."),
-    (("'", '"'), "Go to the next, the previous mark, `:mark next`; Y copies from it on (logs)."),
-    (("/", "n", "N"), "Search, next match, previous match (logs: `:search`, `:goto match`; texts)."),
-    (("&",), "Show only matching lines (logs): `:filter`."),
-    (("b", "B"), "Go to the next, previous error, “bad” line (logs): `:goto error`."),
-    (
-        ("F", "W", "t", "S"),
-        "Switch follow, wrap (also texts; logs: tracebacks, all, none), time, source (logs): `:set wrap all`.",
+def _table(title: str, rows: Sequence[Key], *, has_panes: bool = False) -> Iterator[str]:
+    """Return the table of some rows: one line for a key that does the same in several panes, and one for values."""
+    yield from (f"## {title}", "")
+    places, dashes = (" Panes |", " --- |") if has_panes else ("", "")
+    yield from (f"| Key | Does |{places} Command |", f"| --- | --- |{dashes} --- |")
+    alike: dict[tuple[tuple[str, ...], str], list[Key]] = {}
+    for row in rows:
+        alike.setdefault((row.keys, row.does), []).append(row)
+    for same in _in_values([rows[0] for rows in alike.values()]):
+        names = ", ".join(f"`{names_of(row)[0]}`" for row in same)
+        panes = ", ".join(row.context.value for row in alike[same[0].keys, same[0].does])
+        lines = [] if same[0].is_aside else [f"`:{row.does}`" for row in same]
+        typed = ", ".join(lines if len(lines) <= _MANY else [lines[0], "…"])
+        yield f"| {names} | {explanation(*same)} |{f' {panes} |' if has_panes else ''} {typed} |"
+    yield ""
+
+
+_MANY = 4
+"""The most commands in a row."""
+
+
+def _in_values(rows: Sequence[Key]) -> Iterator[tuple[Key, ...]]:
+    """Return neighbours of one command together that differ in its values alone, in a context."""
+    for _, same in itertools.groupby(rows, lambda row: (row.context, row.does.split()[0], " " in row.does)):
+        yield tuple(same)
+
+
+_WIDGETS: dict[str, tuple[KeyContext, ...]] = {
+    "all": tuple(KeyContext),
+    "tables": (
+        KeyContext.NODES, KeyContext.PODS, KeyContext.BLUEPRINTS, KeyContext.RUNS, KeyContext.ACCELERATORS,
+        KeyContext.EVENTS, KeyContext.COST, KeyContext.OBJECTS,
     ),
-    (
-        ("J",),
-        "Show lines of JSON as LEVEL message key=value, or raw: searches, copies and files take them raw (logs): "
-        "`:set json`.",
+    "nodes, pods, objects": (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS),
+    "logs": (KeyContext.LOGS,),
+    "logs, texts": (KeyContext.LOGS,),
+    "charts": (KeyContext.CHARTS,),
+    "shells": (KeyContext.PODS, KeyContext.ACCELERATORS),
+}  # fmt: skip
+"""The panes that have a widget, by the words for it."""
+
+
+class WidgetKeys(msgspec.Struct, frozen=True):
+    """Keys of a widget itself, for help and documentation: they have no rows in the table of keys.
+
+    Args:
+        keys: As people write them.
+        does: Their effect.
+        where: What has them, one of `_WIDGETS`.
+        line: The same, typed after `:`.
+    """
+
+    keys: tuple[str, ...]
+    does: str
+    where: str
+    line: str = ""
+
+
+MOVEMENT: tuple[WidgetKeys, ...] = (
+    WidgetKeys(("j", "k"), "Go down, up.", "all"),
+    WidgetKeys(("ctrl+d", "ctrl+u"), "Go half a page down, up.", "all"),
+    WidgetKeys(("g", "G"), "Go to the first, the last line.", "all"),
+    WidgetKeys((",", ".", ";"), "Sort by the previous, the next column; reverse the order.", "tables"),
+    WidgetKeys(("space",), "Mark a row, or drop its mark: commands are for all of them.", "nodes, pods, objects"),
+    WidgetKeys(("/", "n", "N"), "Search; go to the next, the previous match.", "logs, texts", ":search"),
+    WidgetKeys(("&",), "Show only matching lines.", "logs", ":filter"),
+    WidgetKeys(("b", "B"), "Go to the next, the previous error, “bad” line.", "logs", ":goto error"),
+    WidgetKeys(
+        ("space", "'", '"'), "Mark a line; go to the next, the previous mark. Y copies from it on.", "logs", ":mark"
     ),
-    (("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis (charts): `:set log`, `:set smooth off`."),
-    (
-        ("left", "right"),
-        "Move the cursor to the point before, the next one, and show the values there (all charts): `:axis next`.",
-    ),
-    (("+", "-", "="), "Zoom the x axis in, out; show the whole axis without a cursor (charts): `:axis in`."),
-    (("h", "l", "shift+arrows"), "Move along a zoomed x axis (charts): `:axis left`."),
-    (("h", "l", "left", "right"), "Scroll sideways over lines that are not wrapped (logs): `:goto right`."),
-    (("n", "N"), "Go to the next, the previous of several charts: `:chart next`."),
-    (("ctrl+] q", "ctrl+] ctrl+]"), "Leave a shell, send ctrl+] to it: esc is the program's."),
+    WidgetKeys(("F", "t", "S"), "Switch follow, time, source.", "logs", ":set follow"),
+    WidgetKeys(("W",), "Wrap tracebacks, all lines, none.", "logs, texts", ":set wrap all"),
+    WidgetKeys(("J",), "Lay out lines of JSON, or not. Search, copies and files take them raw.", "logs", ":set json"),
+    WidgetKeys(("h", "l"), "Go sideways over lines that are not wrapped.", "logs", ":goto right"),
+    WidgetKeys(("L", "E", "t"), "Switch logarithmic axis, smoothing, time axis.", "charts", ":set log"),
+    WidgetKeys(("left", "right"), "Show the values at the point before, at the next one.", "charts", ":axis next"),
+    WidgetKeys(("+", "-", "="), "Zoom the x axis in, out; show the whole axis.", "charts", ":axis in"),
+    WidgetKeys(("h", "l"), "Go along a zoomed x axis.", "charts", ":axis left"),
+    WidgetKeys(("n", "N"), "Go to the next, the previous of several charts.", "charts", ":chart next"),
+    WidgetKeys(("ctrl+] q",), "Leave a shell: ctrl+] twice sends it one, esc is the program's.", "shells"),
 )
 """Keys of the widgets themselves, for help and documentation."""
 
@@ -321,58 +372,70 @@ def free_letters() -> tuple[str, ...]:
     Letters that are used only after ctrl+w are free.
     """
     used = {name for row in KEYS if row.context is not KeyContext.PANES for name in row.keys}
-    used.update(name for names, _ in MOVEMENT for name in names)
+    used.update(name for row in MOVEMENT for name in row.keys)
     return tuple(letter for letter in string.ascii_letters if letter not in used)
 
 
-def _movement_page() -> str:
-    rows = (f"| {', '.join(f'`{name}`' for name in names)} | {does} |" for names, does in MOVEMENT)
-    return "\n".join(["## In tables, logs and texts\n", "| Key | Does |", "| --- | --- |", *rows, ""])
+def _table_of_lines() -> Iterator[str]:
+    yield from (
+        "## In tables, logs, charts and texts",
+        "",
+        "| Key | Does | Where | Command |",
+        "| --- | --- | --- | --- |",
+    )
+    for row in MOVEMENT:
+        typed = f"`{row.line}`" if row.line else ""
+        yield f"| {', '.join(f'`{name}`' for name in row.keys)} | {row.does} | {row.where} | {typed} |"
+    yield ""
 
 
-_KEY_WIDTH = 12
-_USAGE_WIDTH = 44
+_KEY_WIDTH = 14
+_Line = tuple[tuple[str, ...], str]
+"""Keys, and what they do."""
 
 
-def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES) -> str:
-    """Return the help as plain text, headings at the margin, with the operator's own keys."""
-    order = [focused, KeyContext.EVERYWHERE, KeyContext.PANES, *(c for c in KeyContext if c is not focused)]
-    sections = [_section(context, keymap, is_focused=context is focused) for context in dict.fromkeys(order)]
-    commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
-    return "\n\n".join(part for part in [_own(keymap), *sections, _movement(), "\n".join(commands)] if part)
+def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES, width: int = 160) -> str:
+    """Return the help for a pane as plain text, headings at the margin, with the operator's own keys.
+
+    It is one screen of 160x45, and at most two of 80x24: where its sentences are too long, a key has the first one.
+
+    Args:
+        focused: The pane that has the focus.
+        keymap: The operator's own keys.
+        width: Columns.
+    """
+    own: list[_Line] = [((shown_name(key),), f":{line}") for key, line in keymap.lines.items()]
+    inside: list[_Line] = [
+        (row.keys, row.does) for row in MOVEMENT if row.where != "all" and focused in _WIDGETS[row.where]
+    ]
+    everywhere: list[_Line] = [(row.keys, row.does) for row in MOVEMENT if row.where == "all"]
+    parts = {
+        "Your own keys": own,
+        f"In the {focused} pane": [*_lines_of(focused, keymap), *inside],
+        "Everywhere": [*_lines_of(KeyContext.EVERYWHERE, keymap), *everywhere],
+        "After ctrl+w": _lines_of(KeyContext.PANES, keymap),
+    }
+    return "\n\n".join(
+        "\n".join([title, *(_help_line(keys, text, width) for keys, text in rows)])
+        for title, rows in parts.items()
+        if rows
+    )
 
 
-def _section(context: KeyContext, keymap: Keymap, *, is_focused: bool = False) -> str:
-    """Return the keys of a context; of the focused one first those of its own widget: they are looked for most."""
-    rows = list(keys_of(context))
-    if not rows:
-        return ""
-    title = context.value if context in (KeyContext.EVERYWHERE, KeyContext.PANES) else f"In the {context} pane"
-    own = [_row(" ".join(names), does, _KEY_WIDTH) for names, does in MOVEMENT if is_focused and _is_for(context, does)]
-    return "\n".join([title[:1].upper() + title[1:], *own, *(_line(row, keymap) for row in rows)])
+def _lines_of(context: KeyContext, keymap: Keymap) -> list[_Line]:
+    """Return keys and effects of a context, for the help."""
+    found = []
+    for same in _in_values(list(keys_of(context))):
+        names = names_of(same[0], keymap) if len(same) == 1 else tuple(names_of(row, keymap)[0] for row in same)
+        was = ", ".join(shown_name(row.keys[0]) for row in same if row.id in keymap.moved)
+        found.append((names, f"{explanation(*same)}{f' (was {was})' if was else ''}"))
+    return found
 
 
-def _is_for(context: KeyContext, does: str) -> bool:
-    """Return whether a key of widgets is for the one of a pane, by the panes that its sentence names in brackets."""
-    return any(context.value in part.partition(")")[0] for part in does.split("(")[1:])
-
-
-def _own(keymap: Keymap) -> str:
-    if not keymap.lines:
-        return ""
-    rows = (_row(shown_name(key), f":{line}", _KEY_WIDTH) for key, line in keymap.lines.items())
-    return "\n".join(["Your own keys", *rows])
-
-
-def _line(row: Key, keymap: Keymap) -> str:
-    was = f" (was {shown_name(row.keys[0])})" if row.id in keymap.moved else ""
-    return _row(" ".join(names_of(row, keymap)), f"{explanation(row)}{was}", _KEY_WIDTH)
-
-
-def _movement() -> str:
-    rows = (_row(" ".join(names), does, _KEY_WIDTH) for names, does in MOVEMENT)
-    return "\n".join(["In tables, logs and texts", *rows])
-
-
-def _row(name: str, text: str, width: int) -> str:
-    return f"  {name:<{width}}  {text}"
+def _help_line(keys: tuple[str, ...], text: str, width: int) -> str:
+    names = " ".join(keys).replace("1 2 3 4 5 6 7 8 9", "1 … 9")
+    line = f"  {names:<{_KEY_WIDTH}}  {text}"
+    if len(line) <= width:
+        return line
+    first = re.split(r"(?<=[.?]) ", text, maxsplit=1)[0]
+    return f"  {names:<{_KEY_WIDTH}}  {first}"

@@ -142,13 +142,12 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         has_operator: An operator can answer questions; false while a script plays.
         keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one on disk.
         theme: Name of the theme, one of `tui.settings.THEMES`.
-        skin: A skin of k9s, whose colours count before those of the theme.
         aliases: Words of the `:` line of the operator's own, and the lines that they stand for.
         filters: Saved filters by name, for `:filter @NAME`.
         checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
-        layout_folder: Folder of the saved layouts; `None` to keep none.
+        layout_folder: Folder of what is kept of the panes; `None` to keep nothing.
         record: File that the session is recorded to, as a script; `None` for none.
         write_file: Function that writes screenshots; raises a `ConfigError` if it cannot, or may not.
     """
@@ -169,7 +168,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     has_operator: bool = True
     keeps_snapshots: bool = False
     theme: str = "dark"
-    skin: Path | None = None
     aliases: Mapping[str, str] = msgspec.field(default_factory=dict)
     filters: Mapping[str, str] = msgspec.field(default_factory=dict)
     checks_launches: bool = True

@@ -1,287 +1,306 @@
-"""A form of typed fields that is checked while it is edited."""
+"""A form of parameters that is checked while it is edited: some fields shown, the others folded by group."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
-from textual import events
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.markup import escape
 from textual.strip import Strip
+from textual.widgets import Collapsible, Input, Select
 
 from actions.base.wording import folded
-from tui.present.cells import Cells, Span, Tone, fit
-from tui.present.form import EDITS, Check, Entries, Field, LineEdit, Value, options_of, text_of_value
-from tui.widgets.base import NavigableWidget, WidgetMessage
+from actions.blueprint.model import Parameter
+from actions.blueprint.parts import Scalar
+from tui.present.cells import Span, Tone, fit
+from tui.present.form import Check, Entries, no_mistakes, options_of, text_of
+from tui.widgets.base import Lines, LineWidget, WidgetMessage
 
 _TITLE_WIDTH = 26
-_EDITOR_WIDTHS = (24, 48)
-"""Smallest and greatest width; between them a third of the form."""
+"""Columns left of the editors; as in the style sheet below."""
 _HELP_LINES = 2
+_ON_GROUP = "Enter shows these fields, and hides them again."
+UNGROUPED = "Others"
+"""The heading of folded fields without a group."""
 
 
-class FormRenderer(NavigableWidget):
-    """The drawing of a form. `_at` is the current field, `_line` its text during editing, `_top` the first visible row.
+class Choice(Select[str], inherit_bindings=False):
+    """Some options, turned by arrows or chosen from the list that a click opens.
 
-    Args:
-        entries: Texts, values and problems of the fields.
-    """
-
-    PARTS: ClassVar[tuple[str, ...]] = (
-        *NavigableWidget.PARTS, "form--editor", "form--current", "form--marked", "form--cursor", "form--wrong",
-    )  # fmt: skip
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
-    DEFAULT_CSS = """
-    FormRenderer { width: 1fr; height: 1fr; }
-    FormRenderer > .form--editor { background: $surface; }
-    FormRenderer > .form--current { background: $primary 25%; text-style: bold; }
-    FormRenderer > .form--marked { background: $primary 60%; text-style: bold; }
-    FormRenderer > .form--cursor { background: $foreground; color: $background; }
-    FormRenderer > .form--wrong { background: $error 25%; }
-    """
-
-    def __init__(self, entries: Entries, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._entries = entries
-        self._at = 0
-        self._top = 0
-        self._line = LineEdit.of(entries.texts[0] if entries.fields else "")
-
-    @property
-    def page_lines(self) -> int:
-        """Rows above the explanation of the current field."""
-        return max(1, self.size.height - _HELP_LINES)
-
-    def on_resize(self) -> None:
-        """Keep the current field visible."""
-        self.keep_in_sight()
-        self.refresh()
-
-    def keep_in_sight(self) -> None:
-        """Scroll until the current field is visible."""
-        self._top = max(min(self._top, self._at), self._at - self.page_lines + 1)
-
-    def render_line(self, y: int) -> Strip:
-        """Render a field's row, or a line of the current field's explanation."""
-        width = self.size.width
-        if y >= self.page_lines:
-            return self.paint(self._explained(y - self.page_lines, width), width)
-        at, count = self._top + y, len(self._entries.fields)
-        rail = self.rail_segment(y, top=self._top, count=count, height=self.page_lines)
-        body = self._row(at, width - 1) if at < count else self.paint((), width - 1)
-        return Strip([*body, rail], width)
-
-    def _explained(self, y: int, width: int) -> Cells:
-        if not self._entries.fields:
-            return ()
-        lines = folded(self._entries.explanation(self._at), max(1, width - 1))
-        rest = lines[y:] if y == _HELP_LINES - 1 else lines[y : y + 1]
-        return fit(Span(" ".join(rest), Tone.MUTED), width)
-
-    def _row(self, at: int, width: int) -> Strip:
-        title = min(_TITLE_WIDTH, width * 45 // 100)
-        editor = min(max(width // 3, _EDITOR_WIDTHS[0]), _EDITOR_WIDTHS[1], width * 55 // 100)
-        base = self.resolved_styles.base
-        named = self.segments((*fit(Span(self._entries.fields[at].title), title - 1), Span(" ")), base)
-        note = self.segments(fit((Span(" "), *self._entries.note(at)), max(0, width - title - editor)), base)
-        return Strip([*named, *self._editor(at, editor), *note]).adjust_cell_length(width, base)
-
-    def _editor(self, at: int, width: int) -> Strip:
-        parts, field, text = self.resolved_styles.parts, self._entries.fields[at], self._entries.texts[at]
-        is_current = at == self._at and self.has_focus
-        if options_of(field):
-            choice: Cells = (Span("‹ ", Tone.MUTED), Span(text), Span(" ›", Tone.MUTED))
-            return self.paint(
-                fit(choice, width), width, parts["form--current"] if is_current else self.resolved_styles.base
-            )
-        is_wrong = field.key in self._entries.errors
-        if not is_current:
-            return self.paint(fit(text, width), width, parts["form--wrong" if is_wrong else "form--editor"])
-        ground = parts["form--wrong" if is_wrong else "form--current"]
-        return Strip(self._edited(width, parts["form--marked"] if self._line.is_marked else ground)).adjust_cell_length(
-            width, ground
-        )
-
-    def _edited(self, width: int, ground: Style) -> list[Segment]:
-        """Return the part of the text around the cursor that fits."""
-        text, cursor = self._line.text, self._line.cursor
-        return [
-            Segment(text[max(0, cursor - width + 1) : cursor], ground),
-            Segment(text[cursor : cursor + 1] or " ", self.resolved_styles.parts["form--cursor"]),
-            Segment(text[cursor + 1 :], ground),
-        ]
-
-
-_EDITING = {
-    "home": "home,ctrl+a",
-    "end": "end,ctrl+e",
-    "word_left": "ctrl+left",
-    "word_right": "ctrl+right",
-    "backspace": "backspace",
-    "delete": "delete",
-    "delete_word": "ctrl+w,ctrl+backspace",
-    "delete_to_start": "ctrl+u",
-    "delete_to_end": "ctrl+k",
-}
-
-
-def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
-    """Return no problems: the check of a form without one."""
-    del values
-    return {}
-
-
-class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
-    """A form with one row a field: title, editor, and bounds, default (if changed) or problem.
-
-        form = ParameterForm(fields, check=lambda values: {"workers": "needs 64 GPUs, the quota is 32"})
-        @on(ParameterForm.Changed) …      # at every key: event.values, event.errors
-        @on(ParameterForm.Submitted) …    # enter, only without problems
-
-    It is one widget for any number of fields, so it opens at once and no key is lost between fields. Up, down and tab
-    move between fields, left and right change a choice, `ctrl+r` resets a field to its default. Entering a text field
-    selects its text: typing replaces it.
+    No letter turns them: a line that was meant for another place would change the launch.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "previous field", id="form.previous", show=False),
-        Binding("down", "move(1)", "next field", id="form.next", show=False),
-        Binding("shift+tab", "go_round(-1)", "previous field", id="form.previous_round", show=False),
-        Binding("tab", "go_round(1)", "next field", id="form.next_round", show=False),
+        Binding("left", "turn(-1)", "previous", id="form.left", show=False),
+        Binding("right", "turn(1)", "next", id="form.right", show=False),
+        Binding("alt+down", "show_overlay", "list", id="form.list", show=False),
+    ]
+
+    def __init__(self, options: Sequence[str], chosen: str) -> None:
+        super().__init__([(option, option) for option in options], value=chosen, allow_blank=False, compact=True)
+        self._texts = tuple(options)
+
+    def action_turn(self, step: int) -> None:
+        """Choose the next or previous option, from the last one the first."""
+        self.value = self._texts[(self._texts.index(str(self.value)) + step) % len(self._texts)]
+
+
+class FieldRow(LineWidget):
+    """A field: title, editor, and its bounds, default or mistake.
+
+    Args:
+        key: Its key.
+        entries: What the fields of the form hold.
+    """
+
+    DEFAULT_CSS = """
+    FieldRow { height: 1; width: 1fr; layout: horizontal; }
+    FieldRow > Input, FieldRow > Choice { margin-left: 26; width: 36%; min-width: 24; max-width: 48; height: 1; }
+    FieldRow > Choice > SelectCurrent, FieldRow > Choice:focus > SelectCurrent { height: 1; border: none; }
+    FieldRow > Choice > SelectCurrent, FieldRow > Input { background: $surface; }
+    FieldRow > Choice:focus > SelectCurrent, FieldRow > Input:focus { background: $primary 25%; text-style: bold; }
+    FieldRow > Input.-wrong, FieldRow > Input.-wrong:focus { background: $error 25%; }
+    """
+
+    def __init__(self, key: str, entries: Entries) -> None:
+        super().__init__()
+        self.key = key
+        options, text = options_of(entries.fields[key]), entries.texts[key]
+        self._entries = entries
+        self.editor = Choice(options, text) if options else Input(text, compact=True)
+        if isinstance(self.editor, Input):
+            self.editor.cursor_blink = False
+
+    @property
+    def text(self) -> str:
+        """What the editor holds."""
+        return str(self.editor.value)
+
+    def compose(self) -> ComposeResult:
+        """Yield the editor; the rest is drawn."""
+        yield self.editor
+
+    def put(self, text: str) -> None:
+        """Set what the editor holds."""
+        self.editor.value = text
+
+    def show(self, entries: Entries) -> None:
+        """Show what the form holds of this field."""
+        self._entries = entries
+        self.put(entries.texts[self.key])
+        self.review()
+
+    def review(self) -> None:
+        """Draw title and note again."""
+        self.editor.set_class(self.key in self._entries.mistakes, "-wrong")
+        self.refresh()
+
+    def on_click(self) -> None:
+        """Go to the editor, wherever the row was clicked."""
+        self.editor.focus()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw title and note, with room for the editor between them."""
+        title = fit(Span(self._entries.fields[self.key].title), _TITLE_WIDTH - 1)
+        room = Span(" " * (self.editor.size.width + 1))
+        width = max(0, self.size.width - _TITLE_WIDTH - self.editor.size.width)
+        return self.paint((*title, room, *fit((Span(" "), *self._entries.note(self.key)), width)), self.size.width)
+
+
+class FieldGroup(Collapsible):
+    """Folded fields, whose rows are made when it is opened.
+
+    Args:
+        name: Its heading.
+        keys: Its fields.
+        entries: What the fields of the form hold.
+    """
+
+    DEFAULT_CSS = """
+    FieldGroup, FieldGroup:focus-within { border: none; padding: 0; background: $background; }
+    FieldGroup > CollapsibleTitle { padding: 0; color: $foreground 80%; }
+    FieldGroup > Contents { padding: 0 0 0 2; }
+    """
+
+    def __init__(self, name: str, keys: Sequence[str], entries: Entries) -> None:
+        super().__init__(title="", collapsed_symbol="▸", expanded_symbol="▾")
+        self._heading = name
+        self.keys = tuple(keys)
+        self.rows: Sequence[FieldRow] = ()
+        self.review(entries)
+
+    def review(self, entries: Entries) -> None:
+        """Show the number of changes; unfold for a mistake."""
+        self._entries = entries
+        if any(key in entries.mistakes for key in self.keys):
+            self.collapsed = False
+        self.title = escape(entries.summary(self._heading, self.keys))
+
+    async def unfold(self) -> None:
+        """Show the fields; once it returns they can have the focus."""
+        self.collapsed = False
+        await self._make_rows()
+
+    @on(Collapsible.Expanded)
+    async def _make_rows(self) -> None:
+        if not self.rows:
+            self.rows = [FieldRow(key, self._entries) for key in self.keys]
+            await self.query_one(Collapsible.Contents).mount(*self.rows)
+
+
+class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """Parameters, one row each; those that are not shown are folded by their group.
+
+        form = ParameterForm(fields, shown=("workers",), check=lambda values: {"workers": "is above the quota of 32"})
+        @on(ParameterForm.Changed) …      # at every key: event.values, event.mistakes
+        @on(ParameterForm.Submitted) …    # enter, only without mistakes
+
+    Up, down and tab move between fields and groups, left and right change a choice, `ctrl+r` resets a field to its
+    default. Entering a text selects it: typing replaces it. A group with a mistake is unfolded.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "app.focus_previous", "previous field", id="form.previous", show=False),
+        Binding("down", "app.focus_next", "next field", id="form.next", show=False),
         Binding("enter", "submit", "launch", id="form.submit", show=False),
         Binding("ctrl+r", "reset", "default", id="form.reset", show=False),
-        Binding("left", "sideways(-1)", "previous", id="form.left", show=False),
-        Binding("right", "sideways(1)", "next", id="form.right", show=False),
-        *(Binding(keys, f"edit('{name}')", name, id=f"form.{name}", show=False) for name, keys in _EDITING.items()),
     ]
+    DEFAULT_CSS = """
+    ParameterForm { scrollbar-size-vertical: 1; }
+    ParameterForm > .form--help { dock: bottom; height: 2; }
+    """
 
     @dataclass
     class Changed(WidgetMessage):
-        """A value changed; `values` holds those that can be parsed, `errors` the problems by key."""
+        """A value changed; `values` holds those that can be read, `mistakes` what is wrong by key."""
 
-        values: Mapping[str, Value]
-        errors: Mapping[str, str]
+        values: Mapping[str, Scalar]
+        mistakes: Mapping[str, str]
 
     @dataclass
     class Submitted(WidgetMessage):
-        """The operator pressed enter, and there is no problem."""
+        """The operator pressed enter, and there is no mistake."""
 
-        values: Mapping[str, Value]
+        values: Mapping[str, Scalar]
 
     def __init__(
         self,
-        fields: Sequence[Field],
+        fields: Mapping[str, Parameter],
         *,
-        values: Mapping[str, Value] | None = None,
-        check: Check = no_objections,
-        id: str | None = None,
-        classes: str | None = None,
+        shown: Sequence[str] = (),
+        values: Mapping[str, Scalar] | None = None,
+        check: Check = no_mistakes,
     ) -> None:
-        super().__init__(Entries(fields, values or {}, check), id=id, classes=classes)
+        super().__init__()
+        self.entries = Entries(fields, values or {}, check)
         self._check = check
+        self._shown = [FieldRow(key, self.entries) for key in shown]
+        folded_keys: dict[str, list[str]] = {}
+        for key, field in fields.items():
+            if key not in shown:
+                folded_keys.setdefault(field.group or UNGROUPED, []).append(key)
+        self._groups = [FieldGroup(name, keys, self.entries) for name, keys in folded_keys.items()]
+        self._help = Lines(classes="form--help")
+        self._current = self._shown[0] if self._shown else None
+        self._is_on_group = False
+
+    def compose(self) -> ComposeResult:
+        """Yield the shown fields, the folded ones, and the help of the current one."""
+        yield from self._shown
+        yield from self._groups
+        yield self._help
 
     @property
-    def entries(self) -> Entries:
-        """Texts, values and problems of the fields."""
-        return self._entries
+    def _rows(self) -> Iterable[FieldRow]:
+        return (*self._shown, *(row for group in self._groups for row in group.rows))
 
-    def show(self, fields: Sequence[Field], values: Mapping[str, Value], *, current: str = "") -> None:
-        """Show other fields, or other defaults; the field with the key `current`, or the first one, becomes current."""
-        self._entries = Entries(fields, values, self._check)
-        self._go_to(next((place for place, field in enumerate(fields) if field.key == current), 0))
+    def show(self, fields: Mapping[str, Parameter], values: Mapping[str, Scalar]) -> None:
+        """Show the same fields with other defaults and values."""
+        self.entries = Entries(fields, values, self._check)
+        for row in self._rows:
+            row.show(self.entries)
         self._tell()
+
+    async def go_to(self, key: str) -> None:
+        """Unfold the group of a field, and give it the focus."""
+        for group in self._groups:
+            if key in group.keys:
+                await group.unfold()
+        for row in self._rows:
+            if row.key == key:
+                row.editor.focus()
+
+    async def go_to_next(self, keys: Sequence[str]) -> None:
+        """Go to the field of these keys that follows the current one, or to the first."""
+        if keys:
+            here = self._current.key if self._current is not None else ""
+            await self.go_to(keys[(keys.index(here) + 1) % len(keys) if here in keys else 0])
+
+    def take_focus(self) -> None:
+        """Give the focus to the field that had it last, or to the first one."""
+        if self._current is not None:
+            self._current.editor.focus()
 
     def on_mount(self) -> None:
-        """Report the initial values and problems."""
+        """Report the initial values and mistakes."""
         self._tell()
 
-    def move_by(self, key: str) -> bool:
-        """Return false: letters are typed into fields."""
-        return False
+    def on_resize(self) -> None:
+        """Fold the help for the new width, and keep the current field in sight."""
+        self._explain()
+        if self._current is not None:
+            self.call_after_refresh(self._current.scroll_visible, animate=False)
 
-    def on_key(self, event: events.Key) -> None:
-        """Edit a text. No letter turns a choice: a line that was meant for another place would change the launch."""
-        if event.character is None or not event.is_printable or self._is_choice:
-            return
-        self._edit(self._line.typed(event.character))
+    @on(events.DescendantFocus)
+    def _focus_moved(self, event: events.DescendantFocus) -> None:
+        row = next((node for node in event.widget.ancestors if isinstance(node, FieldRow)), None)
+        self._is_on_group = row is None
+        self._current = row or self._current
+        self._explain()
+
+    @on(Input.Changed)
+    @on(Select.Changed)
+    def _edited(self, event: Input.Changed | Select.Changed) -> None:
         event.stop()
-        event.prevent_default()
+        row = event.control.parent
+        if isinstance(row, FieldRow) and self.entries.write(row.key, row.text):
+            self._tell()
 
-    def on_paste(self, event: events.Paste) -> None:
-        """Insert pasted text."""
+    @on(Input.Submitted)
+    async def _entered(self, event: Input.Submitted) -> None:
         event.stop()
-        if not self._is_choice:
-            self._edit(self._line.typed(event.text))
+        await self.action_submit()
 
-    def on_click(self, event: events.Click) -> None:
-        """Go to the clicked field; if it is current already, turn its choice."""
-        at = self._top + event.y
-        if event.y >= self.page_lines or at >= len(self._entries.fields):
-            return
-        if at == self._at and self._is_choice:
-            self._put(self._entries.turned(at, 1))
+    async def action_submit(self) -> None:
+        """Submit the values, or go to the first field with a mistake."""
+        if self.entries.mistakes:
+            await self.go_to(next(iter(self.entries.mistakes)))
         else:
-            self._go_to(at)
-
-    def step(self, lines: int) -> None:
-        """Go to a field before or after."""
-        self._go_to(max(0, min(self._at + lines, len(self._entries.fields) - 1)))
-
-    def jump(self, *, to_end: bool) -> None:
-        """Go to the first or the last field."""
-        self._go_to(len(self._entries.fields) - 1 if to_end else 0)
-
-    def action_go_round(self, step: int) -> None:
-        """Go to the next or previous field, from the last one to the first."""
-        self._go_to((self._at + step) % max(1, len(self._entries.fields)))
-
-    def action_sideways(self, step: int) -> None:
-        """Turn a choice, or move the cursor by one character."""
-        if self._is_choice:
-            self._put(self._entries.turned(self._at, step))
-        else:
-            self._edit(EDITS["left" if step < 0 else "right"](self._line))
-
-    def action_edit(self, name: str) -> None:
-        """Edit the text of the current field, by a name of `EDITS`."""
-        if not self._is_choice:
-            self._edit(EDITS[name](self._line))
-
-    def action_submit(self) -> None:
-        """Submit the values, or go to the first field with a problem."""
-        wrong = self._entries.first_wrong
-        if wrong is not None:
-            self._go_to(wrong)
-        elif not self._entries.errors:
-            self.post_message(self.Submitted(self, self._entries.values))
+            self.post_message(self.Submitted(self, self.entries.values))
 
     def action_reset(self) -> None:
         """Reset the current field to its default."""
-        if self._entries.fields:
-            self._put(text_of_value(self._entries.fields[self._at].default))
+        if self._current is not None and self._current.has_focus_within:
+            self._current.put(text_of(self.entries.fields[self._current.key].default))
 
-    @property
-    def _is_choice(self) -> bool:
-        return not self._entries.fields or bool(options_of(self._entries.fields[self._at]))
-
-    def _go_to(self, at: int) -> None:
-        if self._entries.fields:
-            self._at, self._line = at, LineEdit.of(self._entries.texts[at])
-            self.keep_in_sight()
-        self.refresh()
-
-    def _put(self, text: str) -> None:
-        """Set the text of the current field, without editing state."""
-        self._edit(LineEdit.of(text))
-
-    def _edit(self, line: LineEdit) -> None:
-        self._line = line
-        if self._entries.write(self._at, line.text):
-            self._tell()
-        self.refresh()
+    def _explain(self) -> None:
+        if self._current is None:
+            return
+        text = _ON_GROUP if self._is_on_group else self.entries.explanation(self._current.key)
+        lines = folded(text, max(1, self.size.width - 1))
+        rest = " ".join(lines[_HELP_LINES - 1 :])
+        shown = [*lines[: _HELP_LINES - 1], rest]
+        self._help.show([fit(Span(line, Tone.MUTED), self.size.width) for line in shown])
 
     def _tell(self) -> None:
-        self.post_message(self.Changed(self, self._entries.values, self._entries.errors))
+        for row in self._rows:
+            row.review()
+        for group in self._groups:
+            group.review(self.entries)
+        self._explain()
+        self.post_message(self.Changed(self, self.entries.values, self.entries.mistakes))

@@ -156,23 +156,6 @@ def x_range(curves: Sequence[Curve], options: PlotOptions) -> tuple[float, float
     return axis.low, axis.high
 
 
-def axes_of(curves: Sequence[Curve], options: PlotOptions, *, x_ticks: int, y_ticks: int) -> tuple[Axis, Axis] | None:
-    """Return the axes for all values in the window, with so many ticks at most; `None` without a value."""
-    ends = x_range(curves, options)
-    if ends is None:
-        return None
-    heights = [
-        y
-        for curve in (on_axis(each, is_by_size=options.is_by_size, time=options.time) for each in curves)
-        for x, y in zip(curve.xs, heights_of(curve, is_log=options.is_log), strict=True)
-        if y is not None and ends[0] <= x <= ends[1]
-    ]
-    if not heights:
-        return None
-    y_axis = _y_axis(min(heights), max(heights), most=y_ticks, is_log=options.is_log)
-    return _x_axis(*ends, most=x_ticks, options=options), y_axis
-
-
 def _strokes(
     curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions
 ) -> tuple[list[Stroke], list[Stroke]]:

@@ -114,11 +114,7 @@ def make_block(path: Path) -> None:
     Raises:
         OSError: It cannot be created.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        os.posix_fallocate(descriptor, 0, BLOCK_BYTES)
-    finally:
-        os.close(descriptor)
+    _allocate(path, BLOCK_BYTES)
 
 
 def write_block(path: Path, content: bytes) -> bool:

@@ -96,6 +96,18 @@ def test_a_preset_of_a_component_says_nothing_of_stages_that_are_not_taken(tmp_p
     assert list(blueprint.presets["long"].expect) == ["access"]
 
 
+def test_a_form_shows_what_files_of_the_own_folder_state_if_it_lists_nothing(tmp_path: Path) -> None:
+    texts = "".join(f"  text_{number}: {{type: text, title: T, default: a}}\n" for number in range(12))
+    of_all = LIMITS + "  - {unlike: [theirs, x], message: No.}\n"
+    shared = of_all.replace("rules:", "  theirs: {type: text, title: Theirs, default: a}\nrules:")
+    own = OWN.replace("nodes: 8", "nodes: 4")
+    assert load_blueprint(a_system(tmp_path / "one", own, common_limits=shared)).form == ("nodes",)
+    many = a_system(tmp_path / "two", own, common_limits=shared, access=ACCESS + "parameters:\n" + texts)
+    assert load_blueprint(many).form == tuple(f"text_{number}" for number in range(10))
+    listed = a_system(tmp_path / "three", "form: [theirs]\n" + own, common_limits=shared)
+    assert load_blueprint(listed).form == ("theirs",)
+
+
 def test_a_stage_is_taken_under_another_name_by_uses(tmp_path: Path) -> None:
     again = "  - {id: again, uses: look, checks: [{title: late, uses: version, minimum: '1.31'}]}\npresets:"
     blueprint = load_blueprint(a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4").replace("presets:", again)))

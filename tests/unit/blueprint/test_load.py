@@ -71,6 +71,9 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
         ("set: {workers: 1}", "set: {workers: 99}", "whole number from 1 to 8", "workers: 99"),
         ("roots: {provision: other}", "roots: {work: other}", "has no root", "work: other"),
         ("format: \"'x_%03d'\"", "format: \"'x_%03d%s'\"", "exactly one %s", "{file"),
+        ("parameters:", "form: [workers, instance]\nparameters:", "Did you mean 'instance_type'?", "instance]"),
+        ("parameters:", "form: [workers, workers]\nparameters:", "form lists workers twice", "workers]"),
+        ("parameters:", f"form: [{', '.join(['token'] * 11)}]\nparameters:", "decides 10 at most", "token]"),
         ("id: small", "id: Small_One", "is not an id", "id: Small_One"),
     ],
 )

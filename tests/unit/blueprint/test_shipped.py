@@ -37,6 +37,11 @@ def test_the_check_of_a_blueprint_reads_each_terraform_root_once(name: str, monk
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
+def test_a_person_decides_ten_fields_with_preset_cluster_and_budget(name: str) -> None:
+    assert len(shipped(name).form) == 7
+
+
+@pytest.mark.parametrize("name", BLUEPRINTS)
 def test_presets_are_possible(name: str) -> None:
     blueprint = shipped(name)
     for preset in ("", *blueprint.presets):

@@ -83,7 +83,7 @@ def test_completion_knows_commands_values_and_names() -> None:
     assert complete("open pods n", runs) == ("open pods node-1",)
     assert complete("logs previous=", {}) == ("logs previous=true",)
     assert complete("delete pod/x propagation=o", {}) == ("delete pod/x propagation=orphan",)
-    assert complete("layout delete m", {"saved layout": ["mine", "night"]}) == ("layout delete mine",)
+    assert complete("layout w", {}) == ("layout watch",)
     assert complete("resize l", {}) == ("resize left",)
     assert complete("split right p", {"pane": ["nodes", "pods"]}) == ("split right pods", "split right pane=")
 
@@ -187,7 +187,6 @@ def test_the_text_of_a_filter_is_all_that_stands_behind_it(line: str, text: str)
 
 def test_completion_goes_by_what_an_argument_names_not_by_its_name() -> None:
     choices = {
-        "layout": ["watch"],
         "context": ["bionemo-on-eks"],
         "run": ["a-1", "b-2"],
         "other run": ["b-2"],
@@ -195,7 +194,6 @@ def test_completion_goes_by_what_an_argument_names_not_by_its_name() -> None:
         "launch bio set": ["workers"],
     }
     assert complete("ctx ", choices) == ("ctx bionemo-on-eks",)
-    assert complete("layout ", choices)[:1] == ("layout watch",)
     assert complete("launch bio preset=", choices) == ("launch bio preset=rehearsal",)
     assert complete("launch bio wor", choices) == ("launch bio workers=",)
     assert complete("compare ", choices)[:1] == ("compare b-2",), "the run on screen is compared already"

@@ -279,8 +279,8 @@ def test_what_to_press_is_said_where_there_is_room() -> None:
     text = shown(some_facts(keys={"open runs": "f9"}), 200, 60)
 
     assert "1 … f9: other panes" in text
-    assert "? all keys" in text
-    assert "? all keys" not in shown(some_facts(), 78, 19)
+    assert "? keys" in text
+    assert "? keys" not in shown(some_facts(), 78, 19)
 
 
 def test_a_wide_screen_has_sections_side_by_side() -> None:

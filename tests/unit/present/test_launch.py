@@ -11,9 +11,9 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan
 from actions.blueprint.model import ParameterType
+from actions.blueprint.parts import Scalar
 from tui.present.blueprints import chosen_lines, plan_lines
 from tui.present.cells import text_of, width_of
-from tui.present.form import Value
 
 NODES = (("g5.12xlarge", 2), ("m5.xlarge", 2))
 
@@ -59,7 +59,7 @@ def test_a_stage_that_holds_nothing_has_no_price_to_ask_for() -> None:
 def test_the_parameters_that_differ_are_listed_and_secrets_are_not() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     secrets = [name for name, one in blueprint.parameters.items() if one.type is ParameterType.SECRET]
-    values: dict[str, Value] = {"workers": 3, "region": "us-west-2", **dict.fromkeys(secrets, "hunter2")}
+    values: dict[str, Scalar] = {"workers": 3, "region": "us-west-2", **dict.fromkeys(secrets, "hunter2")}
     lines = chosen_lines(blueprint, values, preset="", is_existing=True, width=60)
     text = " ".join(text_of(line).strip() for line in lines)
     assert "With in this cluster" not in text

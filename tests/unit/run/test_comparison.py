@@ -219,10 +219,9 @@ def test_the_curves_of_a_run_are_printed_and_saved(
     assert capsys.readouterr().out == "step,train_loss\n0,9.0\n1,5.0\n"
     file = tmp_path / "curve.svg"
     assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", str(file), "-o", "svg"])) == 0
-    assert "train_loss 5" in file.read_text()
-    picture = file.with_suffix(".png")
-    assert run_command(parse_arguments(["--readonly", "runs", "curves", "one", str(picture), "-o", "png"])) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture = file.read_text().replace("&#160;", " ")
+    assert "train_loss: last 5, min 5, max 9" in picture
+    assert "#5fafff" in picture, "in colours, though stdout is no terminal"
     assert run_command(parse_arguments(["--readonly", "runs", "curves", "one"])) == 0
     assert "train_loss: last 5, min 5, max 9" in capsys.readouterr().out
     with pytest.raises(MissingError, match="has no 'lr'"):

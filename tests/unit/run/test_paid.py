@@ -200,6 +200,15 @@ def test_a_bucket_that_was_made_is_a_question_mark_and_no_zero() -> None:
 # --- one figure everywhere
 
 
+def test_the_price_of_an_hour_has_parts_that_add_up_to_it() -> None:
+    of_run = paid_by(view(*step(1, "network")))
+    alone = paid_of([], seen(a_node("core", "m5.xlarge", gpu=0)))
+    both = paid_of([of_run, paid_by(view(*KEPT))], seen(a_node("core", "m5.xlarge", gpu=0), cluster="another"))
+    assert alone.parts == ()
+    assert [part.rpartition(" ")[0] for part in both.parts] == ["nodes", "other", "data kept"]
+    assert sum(Decimal(part.rpartition("$")[2].removesuffix("/h")) for part in both.parts) == round(both.hourly.usd, 2)
+
+
 def test_data_that_a_teardown_keeps_has_one_price_on_every_screen(tmp_path: Path) -> None:
     kept = view(*KEPT)
     assert kept.state is RunState.TORN_DOWN
@@ -209,10 +218,10 @@ def test_data_that_a_teardown_keeps_has_one_price_on_every_screen(tmp_path: Path
     paid = paid_of([paid_by(kept)], seen(a_node("core", "m5.xlarge", gpu=0), cluster="another"))
     assert state_words(kept.state, run.paid) == "torn down, data kept"
     header = text_of(header_line(HeaderFacts(cluster="c", paid=paid), 120))
-    assert "$1.36/h, nodes $0.19/h" in header
+    assert header.endswith(" $1.36/h "), "one price: its parts are in the cost pane"
     cost = [text_of(line) for line in total_lines(paid)]
     assert cost[0].split("   ")[0] == "$1.36/h"
-    assert "data kept $1.17/h" in cost[0]
+    assert cost[0].endswith("   nodes $0.19/h, data kept $1.17/h")
     rows = {row.what: row for row in cost_rows((), {}, paid.things)}
     assert (rows["NAT gateway"].hourly.text, rows["FSx for Lustre"].bought) == ("$0.05/h", "data kept")
     home = "\n".join(text_of(cells) for cells in _home(paid, (run,)))

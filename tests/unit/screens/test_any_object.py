@@ -10,6 +10,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from textual.app import App, ComposeResult
 from textual.screen import Screen
+from textual.widget import Widget
 
 from actions.base.errors import ConfigError, ParameterError, RefusedError
 from actions.cluster.auth.session import KubeSession
@@ -123,5 +124,5 @@ async def test_a_name_without_a_namespace_is_looked_for_in_the_chosen_one() -> N
         await desk.handlers["logs"](LogsArguments(object="deploy/web"))
 
 
-async def _save_nothing(_file: Path) -> None:
+async def _save_nothing(_file: Path, _part: Widget | None) -> None:
     """Take no picture."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.screen import Screen
+from textual.widget import Widget
 
 from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.cluster.auth.session import KubeSession
@@ -303,5 +304,5 @@ def test_an_editor_that_is_not_there_is_named() -> None:
         editor_of({"PATH": "/nowhere"})
 
 
-async def _save_nothing(_file: Path) -> None:
+async def _save_nothing(_file: Path, _part: Widget | None) -> None:
     """Take no picture."""

@@ -178,8 +178,8 @@ async def test_the_prefix_key_arranges_panes() -> None:
         await settle(pilot)
         await app.script_driver.press(["ctrl+w"])
         await wait_for(pilot, lambda: "split right" in screen_text(app), "the keys after ctrl+w are shown")
-        await app.script_driver.press(["f"])
-        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
+        await app.script_driver.press(["v"])
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 2, "two panes are seen")
 
 
 async def test_zoom_gives_one_pane_the_room_and_takes_it_back() -> None:

@@ -36,16 +36,19 @@ async def open_form(app: ConsoleApp, pilot: object, line: str = "launch bionemo-
     await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is open")  # type: ignore[arg-type]
 
 
-async def test_the_fields_of_limits_are_shown_by_their_switch() -> None:
+OPEN_LIMITS = ("shift+tab", "enter", "tab")
+"""From the first field to the last group, and into its first field."""
+
+
+async def test_limits_but_for_the_budget_are_a_folded_group() -> None:
     app = console()
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot)
-        await wait_for(pilot, lambda: "end the run at a time or a cost" in screen_text(app), "the switch")
+        await wait_for(pilot, lambda: "Limits: 6 fields" in screen_text(app), "the group")
+        assert "Budget" in screen_text(app)
         assert "Before credentials end" not in screen_text(app)
-        await pilot.press("shift+tab", "right")
-        await wait_for(pilot, lambda: "Until" in screen_text(app), "its fields")
-        await pilot.press("tab", *"noon")
-        await wait_for(pilot, lambda: "'noon' is not a time." in screen_text(app), "the field below it is edited")
+        await pilot.press(*OPEN_LIMITS, *"noon")
+        await wait_for(pilot, lambda: "'noon' is not a time" in screen_text(app), "its first field is edited")
 
 
 async def test_limits_of_the_settings_are_in_the_form_and_in_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +67,17 @@ async def test_limits_of_the_settings_are_in_the_form_and_in_the_launch(monkeypa
     assert (launched[0].budget, launched[0].before_capacity_end, launched[0].until) == ("0.05", "yes", "")
 
 
+NO_LIMITS = (
+    *(*("down",) * 9, "backspace"),  # the budget
+    *(*("up",) * 9, *OPEN_LIMITS, "backspace", "tab", "tab", "tab", "right"),  # until, and the end of a block
+)
 USUAL = LimitTexts(until="+8h", budget="40", before_capacity_end=True, at_limit="teardown")
 
 
 @pytest.mark.parametrize(
     ("line", "keys", "stated", "shown"),
     [
-        ("", ("shift+tab",) * 8 + ("left",), ("none", "none", "no", ""), ""),  # the switch is turned off
+        ("", NO_LIMITS, ("none", "none", "no", ""), ""),
         (" budget=9 at_limit=park", (), ("+8h", "9", "yes", "park"), "Limits: park at: until"),
         (" budget=9", (), ("+8h", "9", "yes", ""), "Limits: tear down at: until"),
     ],
@@ -82,38 +89,38 @@ async def test_a_launch_has_the_limits_that_the_form_shows(
     launched: list[LaunchArguments] = []
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, f"launch bionemo-esm1nv preset=rehearsal{line}")
-        await wait_for(pilot, lambda: "Limits: " in screen_text(app), "those of the settings")
+        await wait_for(pilot, lambda: "Limits: tear down at" in screen_text(app) or line, "those of the settings")
         screen = app.screen
         assert isinstance(screen, LaunchScreen)
         monkeypatch.setattr(screen, "dismiss", launched.append)
         await pilot.press(*keys)
-        await wait_for(pilot, lambda: (shown or "Limits: ") in screen_text(app) or not shown, "what they mean")
+        await wait_for(pilot, lambda: (shown or "Limits: 6 fields (2 changed)") in screen_text(app), "what they mean")
         await pilot.press("enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
-        assert ("Limits: " in screen_text(app)) is bool(shown)
+        assert (" at: until" in screen_text(app)) is bool(shown)
         await pilot.press("y")
         await wait_for(pilot, lambda: launched, "it is launched")
     got = launched[0]
     assert (got.until, got.budget, got.before_capacity_end, got.at_limit) == stated
 
 
-async def test_a_limit_that_cannot_be_read_is_said_below_the_form() -> None:
+async def test_a_limit_that_cannot_be_read_is_said_beside_its_field() -> None:
     app = console()
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, "launch bionemo-esm1nv preset=rehearsal until=noon")
-        await wait_for(pilot, lambda: "'noon' is not a time." in screen_text(app), "the sentence")
+        await wait_for(pilot, lambda: "'noon' is not a time" in screen_text(app), "the sentence")
 
 
 async def launched_with(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch, line: str, *keys: str) -> LaunchArguments:
-    """Open the form, press keys in its field of the home, and launch."""
+    """Open the form, press keys in its field of the store, and launch."""
     launched: list[LaunchArguments] = []
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot, line)
-        await wait_for(pilot, lambda: "Store     " in screen_text(app), "the field")
+        await wait_for(pilot, lambda: "Run: 2 fields" in screen_text(app), "the group")
         screen = app.screen
         assert isinstance(screen, LaunchScreen)
         monkeypatch.setattr(screen, "dismiss", launched.append)
-        await pilot.press("shift+tab", "shift+tab", *keys)
+        await pilot.press("shift+tab", "shift+tab", "enter", "tab", *keys)
         await wait_for(pilot, lambda: screen._planning is not None and screen._planning.is_finished, "the plan")
         await pilot.press("enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
@@ -150,7 +157,7 @@ async def test_what_no_form_can_show_is_refused(typed: str, said: str, monkeypat
 LINE = "launch bionemo-esm1nv preset=rehearsal"
 HOMES = (
     ("s3://team-runs/ml", LINE, (), "", "s3://team-runs/ml"),  # that of the settings stays unsaid
-    ("s3://team-runs/ml", LINE, ("ctrl+u",), "none", ""),
+    ("s3://team-runs/ml", LINE, ("backspace",), "none", ""),
     ("s3://team-runs/ml", f"{LINE} store=s3://own-runs/x", (), "s3://own-runs/x", "s3://own-runs/x"),
 )
 

@@ -89,7 +89,7 @@ async def test_a_confirmed_teardown_has_the_clusters_name_and_what_needs_a_perso
         await wait_for(pilot, lambda: app.dispatcher.script_writer is not None, "the recording has begun")
         script_writer = recorder_of(app)
         lines = (
-            *("shell work/web-0", "edit pods/web-0", "copy", "layout save mine", "resume takeover=77", "quit"),
+            *("shell work/web-0", "edit pods/web-0", "copy", "resume takeover=77", "quit"),
             *("delete pods/work/web-0@1234-uid,pods/work/web-1@99", "logs work/web-0 tail=5", "filter @mine"),
         )
         for line in lines:
@@ -106,7 +106,7 @@ async def test_a_confirmed_teardown_has_the_clusters_name_and_what_needs_a_perso
         "teardown confirm=big run=run-1 delete_data=True",
     ]
     remarks = [line for line in file.read_text().splitlines() if line.startswith("  # ")]
-    assert [line.split()[1].rstrip(":") for line in remarks] == ["shell", "edit", "copy", "layout", "resume"]
+    assert [line.split()[1].rstrip(":") for line in remarks] == ["shell", "edit", "copy", "resume"]
 
 
 @pytest.mark.parametrize(

@@ -225,8 +225,8 @@ async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyP
         screen = console.app.screen
         assert isinstance(screen, LaunchScreen)
         monkeypatch.setattr(screen, "dismiss", launched.append)
-        await console.press(*["shift+tab"] * 3, "right")
-        await console.calm("‹ yes ›")
+        await console.press("shift+tab", "shift+tab", "enter", "tab", "tab", "right")  # the group before that of limits
+        await console.calm("Run: 2 fields (1 changed)")
         await console.press("enter")
         await console.calm(TypeNameModal)
         await console.press(*("-" if letter == "-" else letter for letter in "nvidia-gpu-efa"), "enter")
@@ -237,11 +237,11 @@ async def test_all_plans_can_be_approved_in_the_form(monkeypatch: pytest.MonkeyP
 async def test_the_preset_is_reset_to_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
         await console.line("launch bionemo-esm1nv")
-        await console.calm("‹ none ›")
+        await console.calm("Preset                    none ")
         await console.press("right")
         await console.calm("● default none")
         await console.press("ctrl+r")
-        await console.calm("‹ none ›")
+        await console.calm("Preset                    none ")
         assert "● default none" not in screen_text(console.app)
 
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 from textual.screen import Screen
+from textual.widget import Widget
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -152,5 +153,5 @@ def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> No
     assert with_selected_run(parse_line("park"), Subject("Pod", "x")).values() == {}
 
 
-async def _save_nothing(_file: Path) -> None:
+async def _save_nothing(_file: Path, _part: Widget | None) -> None:
     """Take no picture."""

@@ -24,7 +24,7 @@ from tests.support.waiting import settle, wait_for
 from tui import defects
 from tui.app import ConsoleApp
 from tui.panes.cost import CostPane
-from tui.screens.saved_layouts import CHARTS_FILE, LAST_FILE, SAVED_FILE, SavedLayouts, read_charts, read_layouts
+from tui.screens.kept_panes import CHARTS_FILE, LAST_FILE, KeptPanes, read_charts, read_layout
 from tui.screens.workspace import PANES, forms_of, layout_of
 from tui.settings.keys import KeyContext, key_name
 from tui.settings.settings import ConsoleSettings
@@ -201,11 +201,7 @@ async def test_a_pane_in_front_is_put_beside_the_one_behind_it() -> None:
         ("split sideways", "not one of"),
         ("swap left", f"{FIRST} is the only pane"),
         ("resize left", f"{FIRST} is the only pane"),
-        ("layout watsh", "no layout 'watsh'. Did you mean watch"),
-        ("layout save", "needs a name"),
-        ("layout save watch", "'watch' cannot be the name"),
-        ("layout delete mine", "no saved layout 'mine'"),
-        ("layout watch mine", "cannot use 'mine'"),
+        ("layout watsh", "not one of"),
     ],
 )
 async def test_what_cannot_be_done_is_a_sentence(line: str, sentence: str) -> None:
@@ -223,37 +219,27 @@ async def test_no_split_makes_a_pane_too_small() -> None:
         assert len(console.visible) == 3
 
 
-async def test_a_layout_is_saved_completed_listed_shown_in_the_next_session_and_deleted(tmp_path: Path) -> None:
+async def test_panes_come_back_in_the_next_session_as_they_were_placed(tmp_path: Path) -> None:
     settings = replace(SETTINGS, layout_folder=tmp_path / "state")
     async with a_console(settings=settings) as console:
-        await console.lines("split right events", "resize left 5", "layout save mine")
+        await console.lines("layout quad", "resize right 5")
         placed = console.split.arrangement
-        await console.lines("layout quad")
-    saved, last = tmp_path / "state" / SAVED_FILE, tmp_path / "state" / LAST_FILE
-    assert read_layouts(saved) == {"mine": placed}
-    assert read_layouts(last) == {"last": layout_of("quad", "")[0].tree}
-    assert stat.S_IMODE(saved.stat().st_mode) == stat.S_IMODE(last.stat().st_mode) == 0o600
+    last = tmp_path / "state" / LAST_FILE
+    assert read_layout(last) == placed != layout_of("quad", "")[0].tree
+    assert stat.S_IMODE(last.stat().st_mode) == 0o600
 
     async with a_console(settings=settings) as console:
         await wait_for(console.pilot, lambda: console.split.placing.has_front, "home in front of the last layout")
         assert console.visible == ("home",)
         await console.press("escape")
         await console.sees("nodes", "run", "pods", "events")
-        await console.press(":", *"layout mi")
-        await console.shows("layout mine")
-        await console.press("tab", "enter")
-        await wait_for(console.pilot, lambda: console.split.arrangement == placed, "the saved layout")
-        await console.lines("layout list")
-        await console.shows("Show one with :layout NAME.")
-        await console.press("escape")
-        await console.lines("layout delete mine")
-    assert read_layouts(saved) == {}
+        assert console.split.arrangement == placed
 
 
 async def test_home_in_front_of_the_last_layout_has_the_keys(tmp_path: Path) -> None:
-    layouts = SavedLayouts(tmp_path)
-    await layouts.keep_last(layout_of("watch", "")[0].tree)
-    layouts.close()
+    panes = KeptPanes(tmp_path)
+    await panes.keep_last(layout_of("watch", "")[0].tree)
+    panes.close()
     async with a_console(settings=replace(SETTINGS, layout_folder=tmp_path)) as console:
         await wait_for(console.pilot, lambda: console.split.placing.has_front, "home in front of the last layout")
         await wait_for(console.pilot, lambda: console.app.workspace.pane("run").is_mounted, "the panes behind it")
@@ -262,9 +248,9 @@ async def test_home_in_front_of_the_last_layout_has_the_keys(tmp_path: Path) -> 
 
 
 async def test_a_session_that_brings_its_own_panes_does_not_restore_the_last_ones(tmp_path: Path) -> None:
-    layouts = SavedLayouts(tmp_path)
-    await layouts.keep_last(side_by_side("pods", "events"))
-    layouts.close()
+    panes = KeptPanes(tmp_path)
+    await panes.keep_last(side_by_side("pods", "events"))
+    panes.close()
     async with a_console(settings=replace(SETTINGS, layout_folder=tmp_path, watch="job/foo")) as console:
         assert console.visible == ("nodes",)
 
@@ -274,59 +260,56 @@ DAMAGED = (
     b"{",
     b"[]",
     b"\xff\xfe",
-    b'{"version": 2, "layouts": {}}',
-    b'{"version": 1, "layouts": {}, "more": 1}',
-    b'{"version": 1, "layouts": {"last": {"is": "pane", "pane": "foo"}}}',
-    b'{"version": 1, "layouts": {"a b": {"is": "pane", "pane": "runs"}}}',
-    b'{"version": 1, "layouts": {"last": {"is": "cut", "side_by_side": true, "first": {"is": "pane", "pane": "runs"},'
-    b' "second": {"is": "pane", "pane": "runs"}}}}',
-    b'{"version": 1, "layouts": {"last": {"is": "cut", "side_by_side": true, "share": 7, "first": {"is": "pane",'
-    b' "pane": "runs"}, "second": {"is": "pane", "pane": "pods"}}}}',
-    b'{"version": 1, "layouts": {"last": ' + b'{"is": "cut", "side_by_side": true, "first": ' * 5000,
+    b'{"version": 2, "layout": {"is": "pane", "pane": "runs"}}',
+    b'{"version": 1, "layout": {"is": "pane", "pane": "runs"}, "more": 1}',
+    b'{"version": 1, "layout": {"is": "pane", "pane": "foo"}}',
+    b'{"version": 1, "layout": {"is": "cut", "side_by_side": true, "first": {"is": "pane", "pane": "runs"},'
+    b' "second": {"is": "pane", "pane": "runs"}}}',
+    b'{"version": 1, "layout": {"is": "cut", "side_by_side": true, "share": 7, "first": {"is": "pane",'
+    b' "pane": "runs"}, "second": {"is": "pane", "pane": "pods"}}}',
+    b'{"version": 1, "layout": ' + b'{"is": "cut", "side_by_side": true, "first": ' * 5000,
     b" " * 300_000,
 )
 
 
 @pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_file_is_a_sentence(tmp_path: Path, data: bytes) -> None:
-    file = tmp_path / SAVED_FILE
+    file = tmp_path / LAST_FILE
     file.write_bytes(data)
     with pytest.raises(ConfigError, match=r"is damaged|cannot be read"):
-        read_layouts(file)
+        read_layout(file)
 
 
 async def test_a_damaged_file_ends_no_console_and_is_not_written_over(tmp_path: Path) -> None:
-    for name in (SAVED_FILE, LAST_FILE):
-        (tmp_path / name).write_bytes(b"mine, by hand")
+    (tmp_path / LAST_FILE).write_bytes(b"mine, by hand")
     settings = replace(SETTINGS, layout_folder=tmp_path)
     async with a_console((160, 45), settings, notifications=True) as console:
         await console.shows("damaged")
         told = [one.message for one in console.app._notifications]  # on screen it is folded, by the length of its path
         assert any("last-layout.json is damaged" in one for one in told), told
         await console.lines("split right events")
-        with pytest.raises(ConfigError, match=r"layouts\.json is damaged"):
-            await console.lines("layout save mine")
     assert {file.read_bytes() for file in tmp_path.iterdir() if file.is_file()} == {b"mine, by hand"}
 
 
-def test_a_saved_form_of_a_layout_stands_for_all_its_forms() -> None:
+def test_a_kept_form_of_a_layout_stands_for_all_its_forms() -> None:
     wide, narrow = layout_of("watch", "")
     assert forms_of(narrow.tree) == (wide, narrow)
     assert leaves(wide.tree) == leaves(narrow.tree)
 
 
-async def test_escape_takes_a_notification_away_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_escape_takes_a_notification_away_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ConsoleApp, "NOTIFICATION_TIMEOUT", 600.0)  # on a busy machine it was gone by itself before
     async with a_console(notifications=True) as console:
         await console.press(KEYS["events"])
-        await console.lines("layout save here")
-        await console.shows("Saved. Show it")
+        monkeypatch.chdir(tmp_path)
+        await console.lines("screenshot here.txt")
+        await console.shows("Saved here.txt")
         await console.press(":", *"open")
         rows = screen_text(console.app).splitlines()
         assert "open" in rows[-1]
         assert "Saved" not in rows[-1]
         await console.press("escape", "escape")
-        await console.hides("Saved. Show it")
+        await console.hides("Saved here.txt")
         assert console.split.current == "events"
         await console.press("escape")
         assert console.split.current == FIRST
@@ -401,21 +384,20 @@ async def test_a_border_is_dragged_and_the_place_is_kept(tmp_path: Path) -> None
         await wait_for(console.pilot, lambda: console.app.workspace.current.region.x == 80, "a border further right")
         await console.pilot.click(offset=(5, 20))
         await wait_for(console.pilot, lambda: console.split.current == FIRST, "the focus on the clicked pane")
-    (kept,) = read_layouts(tmp_path / LAST_FILE).values()
-    assert kept == side_by_side(FIRST, "events", share=80 / 120)
+    assert read_layout(tmp_path / LAST_FILE) == side_by_side(FIRST, "events", share=80 / 120)
 
 
 async def test_picked_charts_are_kept_of_the_newest_runs(tmp_path: Path) -> None:
-    layouts = SavedLayouts(tmp_path)
-    assert await layouts.charts() == {}
-    await layouts.keep_charts({f"run-{number}": ("loss", "lr") for number in range(250)})
-    layouts.close()
-    again = SavedLayouts(tmp_path)
+    panes = KeptPanes(tmp_path)
+    assert await panes.charts() == {}
+    await panes.keep_charts({f"run-{number}": ("loss", "lr") for number in range(250)})
+    panes.close()
+    again = KeptPanes(tmp_path)
     kept = await again.charts()
     assert list(kept) == [f"run-{number}" for number in range(50, 250)]
     assert kept["run-249"] == ("loss", "lr")
     again.close()
-    nowhere = SavedLayouts(None)
+    nowhere = KeptPanes(None)
     await nowhere.keep_charts({"run": ("loss",)})
     assert await nowhere.charts() == {}
 
@@ -426,11 +408,11 @@ async def test_a_damaged_file_of_charts_is_left_as_it_is(tmp_path: Path, content
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=r"charts\.json is damaged"):
         read_charts(file)
-    layouts = SavedLayouts(tmp_path)
+    panes = KeptPanes(tmp_path)
     with pytest.raises(ConfigError):
-        await layouts.charts()
-    await layouts.keep_charts({"run": ("loss",)})
-    layouts.close()
+        await panes.charts()
+    await panes.keep_charts({"run": ("loss",)})
+    panes.close()
     assert file.read_bytes() == content
 
 

@@ -83,8 +83,8 @@ def test_two_keys_can_change_places(tmp_path: Path) -> None:
 def test_help_shows_the_operators_keys() -> None:
     page = help_page(KeyContext.PODS, Keymap(moved={"pods.shell": "S"}, lines={"f6": "open events"}))
 
-    assert page.startswith("Your own keys\n  f6            :open events\n\nIn the pods pane")
-    assert "  S             Open a shell. A shell in the container. (was s)" in page
+    assert page.startswith("Your own keys\n  f6              :open events\n\nIn the pods pane")
+    assert "  S               Open a shell. A shell in the container. (was s)" in page
 
 
 def test_every_row_of_the_table_has_an_id_of_its_own() -> None:
@@ -97,7 +97,7 @@ async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv(name, str(tmp_path))
     target = ClusterTarget()
     keymap = Keymap(
-        moved={"everywhere.open pods": "f5", "panes.layout quad": "x", "run.approve": "A"}, lines={"f6": "open events"}
+        moved={"everywhere.open pods": "f5", "panes.split right": "u", "run.approve": "A"}, lines={"f6": "open events"}
     )
     app = ConsoleApp(ConsoleSettings(target=target, keymap=keymap))
     async with app.run_test(size=(100, 30)) as pilot:
@@ -108,6 +108,6 @@ async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: 
         await wait_for(pilot, lambda: app.workspace.split.current == "pods", "the moved key opens pods")
         await wait_for(pilot, lambda: "[f5 " in screen_text(app), "the tabs show it")
         app.post_message(events.Key("ctrl+w", None))
-        await wait_for(pilot, lambda: "x four panes" in screen_text(app), "the keys after ctrl+w show it")
-        app.post_message(events.Key("x", "x"))
-        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "and it works there")
+        await wait_for(pilot, lambda: "u split right" in screen_text(app), "the keys after ctrl+w show it")
+        app.post_message(events.Key("u", "u"))
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 2, "and it works there")

@@ -1,183 +1,194 @@
-"""Forms of typed fields."""
+"""Forms of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
-import pytest
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
+from textual.pilot import Pilot
 
-from tests.support.waiting import wait_for
-from tui.present.form import Field, FieldKind, Value, read_field
+from actions.blueprint.model import Parameter, ParameterType
+from actions.blueprint.parts import Scalar
+from tests.support.waiting import settle, wait_for
+from tui.base_app import TypeAheadApp, key_event
 from tui.textual_private import screen_text
-from tui.widgets.form import ParameterForm
+from tui.widgets.form import FieldRow, ParameterForm
 
-WORKERS = Field("workers", "Workers", FieldKind.INTEGER, 8, minimum=1, maximum=64, unit="nodes")
-INSTANCE = Field("instance", "Instance type", FieldKind.CHOICE, "g5.12xlarge", choices=("g5.12xlarge", "p4d.24xlarge"))
-SPOT = Field("spot", "Spot capacity", FieldKind.SWITCH, False, help="cheaper, may be taken back")
-TOKEN = Field("token", "NGC key", FieldKind.SECRET, "env:NGC_API_KEY")
-
-
-@pytest.mark.parametrize(
-    ("field", "text", "value"),
-    [
-        (WORKERS, " 12 ", 12),
-        (Field("n", "N", FieldKind.INTEGER), "1,000_000", 1_000_000),
-        (Field("rate", "Rate", FieldKind.NUMBER), "3e-4", 3e-4),
-        (INSTANCE, "p4d.24xlarge", "p4d.24xlarge"),
-        (Field("gpus", "GPUs", FieldKind.CHOICE, 4, choices=(1, 4, 8)), "8", 8),
-        (Field("zone", "Zone", FieldKind.TEXT, "auto", pattern="auto|[a-z]-[0-9]"), "b-1", "b-1"),
-        (SPOT, "yes", True),
-        (TOKEN, "file:/run/secrets/ngc", "file:/run/secrets/ngc"),
-        (Field("token", "Token", FieldKind.SECRET, ""), "", ""),
-    ],
-)
-def test_text_is_read_by_kind(field: Field, text: str, value: Value) -> None:
-    assert read_field(field, text) == value
-    assert type(read_field(field, text)) is type(value)
+TEXT = ParameterType.TEXT
+FIELDS = {
+    "workers": Parameter(type=ParameterType.INTEGER, title="Workers", default=8, minimum=1, maximum=64, unit="nodes"),
+    "instance": Parameter(
+        type=TEXT, title="Instance type", default="g5.12xlarge", choices=("g5.12xlarge", "p4d.24xlarge")
+    ),
+    "spot": Parameter(
+        type=ParameterType.BOOLEAN, title="Spot", default=False, help="Cheaper, may be taken back.", group="Capacity"
+    ),
+    "token": Parameter(type=ParameterType.SECRET, title="NGC key", default="env:NGC", group="[bold]Image"),
+    "tag": Parameter(type=TEXT, title="Tag", default="latest", group="[bold]Image"),
+}
 
 
-@pytest.mark.parametrize(
-    ("field", "text", "says"),
-    [
-        (WORKERS, "65", "must be 1–64 nodes"),
-        (WORKERS, "eight", "must be a whole number"),
-        (WORKERS, "1.5", "must be a whole number"),
-        (Field("rate", "Rate", FieldKind.NUMBER), "nan", "must be a finite number"),
-        (Field("rate", "Rate", FieldKind.NUMBER, minimum=0), "-1", "must be at least 0"),
-        (INSTANCE, "g5.48xlarge", "must be one of g5.12xlarge, p4d.24xlarge"),
-        (TOKEN, "hunter2", "must be a reference: env:NAME, file:PATH or secretsmanager:ID"),
-        (Field("zone", "Zone", FieldKind.TEXT, "auto", pattern="auto|[a-z]-[0-9]"), "xx", "is not of its form"),
-    ],
-)
-def test_what_is_wrong_is_one_phrase_with_the_bounds(field: Field, text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        read_field(field, text)
-
-
-def quota(values: Mapping[str, Value]) -> Mapping[str, str]:
+def quota(values: Mapping[str, Scalar]) -> Mapping[str, str]:
     workers = values.get("workers")
-    return {"workers": "needs more GPUs than the quota has"} if isinstance(workers, int) and workers > 32 else {}
+    return {"token": "needs the big one"} if isinstance(workers, int) and workers > 32 else {}
 
 
-class FormApp(App[None]):
+class FormApp(TypeAheadApp[None]):
     def __init__(self) -> None:
         super().__init__()
-        self.submitted: list[Mapping[str, Value]] = []
+        self.submitted: list[Mapping[str, Scalar]] = []
+
+    def make_form(self) -> ParameterForm:
+        return ParameterForm(FIELDS, shown=("workers", "instance"), check=quota)
 
     def compose(self) -> ComposeResult:
-        yield ParameterForm([WORKERS, INSTANCE, SPOT, TOKEN], check=quota)
+        self.form = self.make_form()
+        yield self.form
 
-    @property
-    def form(self) -> ParameterForm:
-        return self.query_one(ParameterForm)
+    def on_mount(self) -> None:
+        self.form.take_focus()
 
     def on_parameter_form_submitted(self, message: ParameterForm.Submitted) -> None:
         self.submitted.append(message.values)
 
+    def type_at_once(self, *keys: str) -> None:
+        for key in keys:
+            self.post_message(key_event(key))
 
-async def test_a_form_shows_titles_values_bounds_and_help() -> None:
+    @property
+    def lines(self) -> list[str]:
+        return [" ".join(line.split()) for line in screen_text(self).splitlines()]
+
+
+@asynccontextmanager
+async def opened(app: FormApp, width: int, height: int) -> AsyncIterator[Pilot[None]]:
+    async with app.run_test(size=(width, height)) as pilot:
+        await wait_for(pilot, lambda: app.focused is not None, "the focus")
+        yield pilot
+
+
+async def test_what_is_shown_stands_above_what_is_folded_by_group() -> None:
     app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        await wait_for(pilot, lambda: "NGC key" in screen_text(app), "the form")
-        lines = [" ".join(line.split()) for line in screen_text(app).splitlines()]
-        assert lines[0] == "Workers 8 1–64 nodes"
-        assert lines[1] == "Instance type ‹ g5.12xlarge ›"
-        assert lines[2] == "Spot capacity ‹ no › cheaper, may be taken back"
+    async with opened(app, 90, 12) as pilot:
+        await wait_for(pilot, lambda: "[bold]Image" in screen_text(app), "the form")
+        assert app.lines[:4] == [
+            "Workers 8 1–64 nodes",
+            "Instance type g5.12xlarge ▼",
+            "▸ Capacity: 1 field",
+            "▸ [bold]Image: 2 fields",
+        ]
+        assert len(app.query(FieldRow)) == 2, "a folded field has no widget yet"
+
+
+async def test_a_burst_of_keys_reaches_the_fields_it_was_meant_for_in_folded_groups_too() -> None:
+    app = FormApp()
+    async with opened(app, 90, 12) as pilot:
+        app.type_at_once(*"12", "tab", "right", "tab", "tab", "enter", "tab", *"env:A", "down", *"one")
+        await wait_for(pilot, lambda: app.form.entries.values["tag"] == "one", "the last field")
+        assert app.form.entries.values == {
+            "workers": 12, "instance": "p4d.24xlarge", "spot": False, "token": "env:A", "tag": "one",
+        }  # fmt: skip
+        await wait_for(pilot, lambda: "▾ [bold]Image: 2 fields (2 changed)" in screen_text(app), "the count of changes")
+        await pilot.press("up", "up", "enter")
+        await wait_for(pilot, lambda: "NGC key" not in screen_text(app), "it is folded again")
+        assert app.form.entries.values["tag"] == "one"
 
 
 async def test_typing_says_what_is_wrong_and_enter_does_not_pass_it() -> None:
     app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus()
-        await wait_for(pilot, lambda: app.focused is not None, "focus")
-        await pilot.press("0", "0")
+    async with opened(app, 90, 12) as pilot:
+        app.type_at_once("0", "0")
         await wait_for(pilot, lambda: "✘ must be 1–64 nodes" in screen_text(app), "the bound")
-        await pilot.press("enter")
-        assert app.submitted == []
-        await pilot.press("backspace", "backspace", "backspace", "4", "8")
-        await wait_for(pilot, lambda: "✘ needs more GPUs" in screen_text(app), "the rule over all fields")
-        await pilot.press("backspace")
+        app.type_at_once("enter", "backspace", "backspace", "4")
         await wait_for(pilot, lambda: "● default 8" in screen_text(app), "what differs")
-        await pilot.press("enter")
-        await wait_for(pilot, lambda: len(app.submitted) == 1, "the values")
-        assert app.submitted[0] == {
-            "workers": 4,
-            "instance": "g5.12xlarge",
-            "spot": False,
-            "token": "env:NGC_API_KEY",
-        }
+        assert app.submitted == []
+        app.type_at_once("enter")
+        await wait_for(pilot, lambda: app.submitted, "the values")
+        assert app.submitted[0]["workers"] == 4
 
 
-async def test_arrows_go_through_fields_and_choices_and_letters_turn_none() -> None:
+async def test_a_mistake_unfolds_its_group_and_enter_goes_there() -> None:
     app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus()
-        await wait_for(pilot, lambda: app.focused is not None, "focus")
-        await pilot.press("down", "right", "l", "h", "space", *"teardown", "down", "right")
-        await wait_for(pilot, lambda: app.form.entries.values["spot"] is True, "the switch")
-        assert app.form.entries.values["instance"] == "p4d.24xlarge"
-        await pilot.press("ctrl+r")
-        await wait_for(pilot, lambda: app.form.entries.values["spot"] is False, "the default again")
+    async with opened(app, 90, 12) as pilot:
+        app.type_at_once(*"48", "enter", *"file:/x", "tab", "x")
+        await wait_for(pilot, lambda: "✘ needs the big one" in screen_text(app), "its group is unfolded")
+        await wait_for(pilot, lambda: app.form.entries.values.get("tag") == "x", "typed below the mistake")
+        assert app.form.entries.texts["token"] == "file:/x"
+        assert app.submitted == []
 
 
-async def test_the_field_with_the_focus_is_explained_in_full() -> None:
+async def test_arrows_turn_choices_and_letters_turn_none() -> None:
     app = FormApp()
-    async with app.run_test(size=(60, 10)) as pilot:
-        app.form.focus()
-        await wait_for(pilot, lambda: "1–64 nodes · default 8" in screen_text(app), "the bounds and the default")
-        await pilot.press("down", "down")
-        await wait_for(pilot, lambda: "cheaper, may be taken back · default no" in screen_text(app), "the help")
+    async with opened(app, 90, 12) as pilot:
+        app.type_at_once("down", "right", "l", "h", "space", *"teardown")
+        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "one turn")
+        app.type_at_once("ctrl+r")
+        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "g5.12xlarge", "the default again")
 
 
-def test_large_bounds_are_told_without_an_exponent() -> None:
-    with pytest.raises(ValueError, match=r"must be 60–2,592,000 s$"):
-        read_field(Field("keep", "Keep", FieldKind.INTEGER, minimum=60, maximum=2_592_000, unit="s"), "1")
-
-
-async def test_tab_goes_round_and_what_is_typed_takes_the_place_of_what_was_there() -> None:
+async def test_the_list_of_a_choice_is_opened_by_key_and_searched_by_typing() -> None:
     app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus()
-        await pilot.press("shift+tab", *"env:KEY", "tab", "6", "4")
-        await wait_for(pilot, lambda: app.form.entries.values["workers"] == 64, "the first field")
-        assert app.form.entries.values["token"] == "env:KEY"
+    async with opened(app, 90, 12) as pilot:
+        app.type_at_once("down", "alt+down", *"p4", "enter")
+        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "it is chosen")
+        assert app.submitted == []
+        app.type_at_once("up", "3")
+        await wait_for(pilot, lambda: app.form.entries.values["workers"] == 3, "the form goes on")
 
 
-async def test_a_form_of_many_fields_is_one_widget_and_keeps_the_current_one_in_sight() -> None:
-    fields = [Field(f"f{number}", f"Field {number}", FieldKind.TEXT, str(number)) for number in range(60)]
+async def test_the_mouse_goes_to_fields_opens_lists_and_groups() -> None:
+    app = FormApp()
+    async with opened(app, 90, 12) as pilot:
+        await pilot.click(ParameterForm, offset=(30, 1))
+        await wait_for(pilot, lambda: "p4d.24xlarge" in screen_text(app), "the list")
+        row = next(at for at, line in enumerate(screen_text(app).splitlines()) if "p4d" in line)
+        await pilot.click(offset=(30, row))
+        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "it is chosen")
+        await pilot.click(ParameterForm, offset=(3, 0))
+        app.type_at_once("6")
+        await wait_for(
+            pilot, lambda: app.form.entries.values["workers"] == 6, "a click on the title goes to its editor"
+        )
+        await pilot.click(ParameterForm, offset=(3, 2))
+        await wait_for(pilot, lambda: "▾ Capacity: 1 field" in screen_text(app), "the group is unfolded")
 
-    class LongForm(App[None]):
-        def compose(self) -> ComposeResult:
-            yield ParameterForm(fields)
+
+async def test_the_field_with_the_focus_is_explained_and_found_when_it_is_folded() -> None:
+    app = FormApp()
+    async with opened(app, 60, 12) as pilot:
+        app.type_at_once("down")
+        await wait_for(pilot, lambda: "One of g5.12xlarge, p4d.24xlarge." in screen_text(app), "the options")
+        await app.form.go_to("spot")
+        await wait_for(pilot, lambda: "Cheaper, may be taken back." in screen_text(app), "the help")
+        await app.form.go_to_next(["spot", "tag"])
+        await wait_for(pilot, lambda: "latest" in screen_text(app), "the next of these")
+        await app.form.go_to_next(["spot", "tag"])
+        await wait_for(pilot, lambda: "Cheaper, may be taken back." in screen_text(app), "the first one again")
+
+
+async def test_other_defaults_are_shown_in_open_and_in_folded_fields() -> None:
+    app = FormApp()
+    async with opened(app, 90, 12) as pilot:
+        await app.form.go_to("tag")
+        app.form.show(FIELDS, {"workers": 3, "tag": "v2", "spot": True})
+        await wait_for(pilot, lambda: "▸ Capacity: 1 field (1 changed)" in screen_text(app), "a folded field")
+        await settle(pilot)
+        assert app.lines[0] == "Workers 3 ● default 8 · 1–64 nodes"
+        assert "Tag v2 ● default latest" in app.lines
+
+
+async def test_the_current_field_stays_in_sight() -> None:
+    fields = {f"f{number}": Parameter(type=TEXT, title=f"Field {number}", default=str(number)) for number in range(30)}
+
+    class LongForm(FormApp):
+        def make_form(self) -> ParameterForm:
+            return ParameterForm(fields, shown=tuple(fields))
 
     app = LongForm()
-    async with app.run_test(size=(90, 10)) as pilot:
-        form = app.query_one(ParameterForm)
-        form.focus()
-        assert list(form.walk_children()) == []
-        await pilot.press(*["down"] * 30)
-        await wait_for(pilot, lambda: "Field 30" in screen_text(app), "the current field is seen")
-        await pilot.press("x")
-        await wait_for(pilot, lambda: form.entries.values["f30"] == "x", "it has the key")
+    async with opened(app, 90, 10) as pilot:
+        app.type_at_once(*["down"] * 20, "x")
+        await wait_for(pilot, lambda: "Field 20" in screen_text(app), "the current field is seen")
+        await wait_for(pilot, lambda: app.form.entries.values["f20"] == "x", "it has the key")
         await pilot.resize_terminal(90, 6)
-        await wait_for(pilot, lambda: "Field 30" in screen_text(app), "also on a smaller screen")
-
-
-async def test_other_fields_are_shown_from_the_first_one_on() -> None:
-    app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus()
-        await pilot.press("down", "down")
-        app.form.show([INSTANCE, WORKERS], {"workers": 3})
-        await pilot.press("right")
-        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "the first field")
-        assert app.form.entries.values["workers"] == 3
-
-
-async def test_a_click_goes_to_a_field_and_another_one_turns_it() -> None:
-    app = FormApp()
-    async with app.run_test(size=(90, 10)) as pilot:
-        await pilot.click(ParameterForm, offset=(30, 2))
-        await pilot.click(ParameterForm, offset=(30, 2))
-        await wait_for(pilot, lambda: app.form.entries.values["spot"] is True, "the switch is turned")
+        await wait_for(pilot, lambda: "Field 20" in screen_text(app), "also on a smaller screen")

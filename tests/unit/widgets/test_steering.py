@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from tests.support.waiting import settle
 from tui.screens.viewer import TextView
 from tui.widgets.base import NavigableWidget
-from tui.widgets.form import ParameterForm
 from tui.widgets.log import LogLines
 from tui.widgets.stage_rail import StageRail
 from tui.widgets.table import KeyedTable
@@ -47,10 +46,6 @@ async def test_any_other_key_is_left_to_others() -> None:
 
         assert not app.table.move_by("enter")
         assert app.table.selected_key == "a"
-
-
-def test_letters_typed_into_a_form_do_not_move() -> None:
-    assert not ParameterForm(()).move_by("j")
 
 
 def test_no_widget_binds_a_movement_key_to_something_else() -> None:

@@ -165,7 +165,7 @@ def _runs_curves(verbs: Commands) -> None:
     curves.add_argument(
         "--output",
         "-o",
-        choices=("plot", "json", "yaml", "csv", "svg", "png"),
+        choices=("plot", "json", "yaml", "csv", "svg"),
         default="",
         help="format of the output (default: by the ending of FILE, else plot)",
     )

@@ -259,8 +259,8 @@ def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCos
             ]
         )
     lines += [[one.title, one.state or "-", "-", one.run, "-", *_amounts(one), "-", "-", "-"] for one in paid.things]
-    nodes = [f"nodes {total.hourly.text}"] if paid.things else []
-    sums = [paid.hourly.text, paid.hourly.monthly_text, *nodes, *([total.idle_text] if total.idle_text else [])]
+    parts = [", ".join(paid.parts)] if paid.parts else []
+    sums = [paid.hourly.text, paid.hourly.monthly_text, *parts, *([total.idle_text] if total.idle_text else [])]
     return aligned_text(lines, right=range(4, 10)) + "\n" + " | ".join(sums) + "\n"
 
 

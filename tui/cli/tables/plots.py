@@ -58,30 +58,31 @@ def comparison_plot(runs: Sequence[RunCurves], metric: str) -> Iterator[str]:
     yield from _chart(curves, options, f"{metric} {_over(is_by_size)}")
 
 
-def run_plot(run: RunCurves, metrics: Sequence[str]) -> Iterator[str]:
-    """Draw curves of a run: the named metrics, else the losses, else the first one."""
-    chosen = _chosen(run, metrics)
-    is_by_size = _are_over_size(chosen)
-    curves = [_curve(metric, series) for metric in chosen if (series := run.series(metric)) is not None]
-    yield from _chart(curves, PlotOptions(is_by_size=is_by_size, smoothing=Smoothing.OFF), _over(is_by_size))
+def run_plot(run: RunCurves, metrics: Sequence[str], *, is_colored: bool | None = None) -> Iterator[str]:
+    """Draw curves of a run: the named metrics, else the losses, else the first one.
 
-
-def run_picture(run: RunCurves, metrics: Sequence[str], form: str) -> bytes:
-    """Return the curves that `run_plot` draws as SVG or PNG, smoothed where the console smooths them.
-
-    Raises:
-        ConfigError: A PNG cannot be drawn here.
+    Args:
+        run: The run.
+        metrics: Their names.
+        is_colored: Draw in colours; `None` as stdout takes them.
     """
-    from tui.widgets.plot_picture import png_of, svg_of
-
     chosen = _chosen(run, metrics)
     is_by_size = _are_over_size(chosen)
     curves = [_curve(metric, series) for metric in chosen if (series := run.series(metric)) is not None]
-    options = PlotOptions(is_by_size=is_by_size)
-    x_label = _over(is_by_size).removeprefix("over ")
-    if form == "png":
-        return png_of(curves, title=run.id, x_label=x_label, options=options)
-    return svg_of(curves, title=run.id, x_label=x_label, options=options).encode()
+    options = PlotOptions(is_by_size=is_by_size, smoothing=Smoothing.OFF)
+    yield from _chart(curves, options, _over(is_by_size), is_colored=is_colored)
+
+
+def run_svg(run: RunCurves, metrics: Sequence[str]) -> str:
+    """Return what `run_plot` draws as SVG."""
+    from rich.segment import Segment
+    from textual.strip import Strip
+
+    from tui.commands.screenshot import svg_of
+    from tui.present.ansi import segments_of
+
+    lines = (run.id, *run_plot(run, metrics, is_colored=True))
+    return svg_of([Strip(Segment(text, style) for text, style, _ in segments_of(line)) for line in lines])
 
 
 def _chosen(run: RunCurves, metrics: Sequence[str]) -> Sequence[str]:
@@ -158,18 +159,21 @@ def _curve(name: str, series: Series) -> Curve:
     return Curve(name, [sample.x for sample in samples], [sample.y for sample in samples])
 
 
-def _chart(curves: Sequence[Curve], options: PlotOptions, caption: str) -> Iterator[str]:
+def _chart(
+    curves: Sequence[Curve], options: PlotOptions, caption: str, *, is_colored: bool | None = None
+) -> Iterator[str]:
     if not curves:
         yield "There is nothing to draw in this output."
         return
+    is_colored = sys.stdout.isatty() if is_colored is None else is_colored
     width, rows = shutil.get_terminal_size((100, 30))
     pens = [Pen(color, color) for color in (_COLORS[at % len(_COLORS)] for at in range(len(curves)))]
     height = min(max(rows - 4, _LEAST_ROWS), _MOST_ROWS)
     lines = picture_of(curves, pens, width=width, height=height, options=options)
-    yield from (line if sys.stdout.isatty() else visible_text(line).rstrip() for line in lines)
+    yield from (line if is_colored else visible_text(line).rstrip() for line in lines)
     for curve, pen in zip(curves, pens, strict=True):
         figures = figures_of(curve, is_log=False)
-        mark = f"\x1b[38;2;{pen.bright[0]};{pen.bright[1]};{pen.bright[2]}m━━\x1b[0m" if sys.stdout.isatty() else "━━"
+        mark = f"\x1b[38;2;{pen.bright[0]};{pen.bright[1]};{pen.bright[2]}m━━\x1b[0m" if is_colored else "━━"
         unshown = f", {figures.unshown} not shown" if figures.unshown else ""
         last, low, high = (short_number(value) for value in (figures.last, figures.low, figures.high))
         yield f"{mark} {curve.name}: last {last}, min {low}, max {high}{unshown}"

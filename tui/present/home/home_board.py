@@ -163,7 +163,7 @@ def _key_lines(keys: Mapping[str, str], width: int) -> list[Cells]:
     here = "tab: next section · j k: next line · enter: open it"
     panes = f"{keys.get('open nodes', '1')} … {keys.get('open runs', '0')}: other panes"
     rest = f"{keys.get('command-line', ':')} any command · {keys.get('palette', 'ctrl+p')} finds one"
-    text = f"{here} · {panes} · {rest} · {keys.get('help', '?')} all keys"
+    text = f"{here} · {panes} · {rest} · {keys.get('help', '?')} keys"
     return [(Span(f"  {line}", Tone.MUTED),) for line in _wrapped(text, max(20, width - 2))]
 
 
@@ -264,9 +264,6 @@ def _money_rows(paid: Paid | None, width: int) -> tuple[list[BoardRow], list[Boa
     entry = BoardEntry("fleet cost", "open cost")
     total: Cells = (Span("  "), Span(paid.hourly.text, Tone.STRONG), _DOT, Span(paid.hourly.monthly_text))
     nodes = paid.nodes
-    if nodes is not None and nodes.hourly.text != paid.hourly.text:
-        part = (_DOT, Span(f"nodes {nodes.hourly.text}", Tone.MUTED))
-        total = (*total, *part) if width_of(total) + width_of(part) <= width else total
     if nodes is None or not nodes.idle_text:
         return [BoardRow(total, entry)], []
     idle = Span(nodes.idle_text, Tone.WARN if nodes.idle_accelerators else Tone.GOOD)
