@@ -115,7 +115,7 @@ class PodsPane(TablePane[PodFacts]):
         now = self.services.clock.monotonic()
         if now - self._aged_at >= AGES_SECONDS:
             self._aged_at = now
-            self.table.restyled()
+            self.table.restyled(None)
             self.table.refresh()
             self.services.ticker.request_paint_in(AGES_SECONDS)
 

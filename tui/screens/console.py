@@ -123,6 +123,7 @@ class ConsoleScreen(LiveScreen[None]):
         submit: Starts a command: a line as typed after `:`, or a call.
     """
 
+    DEFAULT_CSS = "ConsoleScreen { layers: panes prompt; }"
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(KeyContext.EVERYWHERE)
 
     def __init__(
@@ -246,7 +247,7 @@ class ConsoleScreen(LiveScreen[None]):
 
     async def _open(self, prompt: PromptLine, text: str) -> None:
         if not prompt.is_attached:
-            await self.mount(prompt, before=self._hints)
+            await self.mount(prompt, before=0)  # of what comes after it the painting order would change
         prompt.open(text)
 
     def _chosen(self, line: str | None) -> None:

@@ -93,11 +93,14 @@ class LineWidget(GuardedWidget):
     """
 
     _skin: ResolvedStyles | None = None
+    _is_skin_current = False
 
     @property
     def resolved_styles(self) -> ResolvedStyles:
         """The current styles."""
-        if self._skin is None:
+        before = self._skin
+        if before is None or not self._is_skin_current:
+            self._is_skin_current = True
             self._skin = ResolvedStyles(
                 base=self.rich_style,
                 tones={tone: _foreground(self.get_component_rich_style(f"tone--{tone}")) for tone in Tone},
@@ -105,12 +108,14 @@ class LineWidget(GuardedWidget):
                 background=self.background_colors[1],
                 is_plain=self._is_plain(),
             )
-            self.restyled()
-        return self._skin
+            if self._skin != before:
+                self.restyled(before)
+            return self._skin
+        return before
 
     def notify_style_update(self) -> None:
         """Resolve the styles again; Textual calls it after theme, class or focus changed."""
-        self._skin = None
+        self._is_skin_current = False
         super().notify_style_update()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -161,8 +166,8 @@ class LineWidget(GuardedWidget):
         is_bare = not styles.gutter and not styles.outline and styles.hatch in (None, "none")
         return is_bare and not styles.tint.a and styles.text_opacity == 1.0 and self.opacity == 1.0
 
-    def restyled(self) -> None:
-        """Drop finished strips; called when styles changed."""
+    def restyled(self, before: ResolvedStyles | None) -> None:
+        """Drop finished strips that had other styles before (`None`: all of them); called when styles changed."""
 
     def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
         """Draw `cells` on `base`, cut or padded to `width` columns."""

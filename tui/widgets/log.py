@@ -16,7 +16,7 @@ from textual.timer import Timer
 
 from actions.base.wording import counted, folded
 from tui.present.cells import Cells, Span, Tone, fit, width_of
-from tui.widgets.base import LineWidget, NavigableWidget
+from tui.widgets.base import LineWidget, NavigableWidget, ResolvedStyles
 from tui.widgets.line_level import ERRORS
 from tui.widgets.log_buffer import Finds, LineMarks, LineSearch, LogBuffer, common_line
 from tui.widgets.log_renderer import (
@@ -235,7 +235,7 @@ class LogLines(NavigableWidget, can_focus=True):
         """Fill the new size."""
         self.lay_rows()
 
-    def restyled(self) -> None:
+    def restyled(self, before: ResolvedStyles | None) -> None:
         """Drop finished lines."""
         self._renderer.forget()
 
@@ -330,7 +330,7 @@ class LogView(Vertical):
     regular expressions, which ignore case unless they contain a capital. Scrolling up pauses; no line is lost.
     """
 
-    DEFAULT_CSS = "LogView { width: 1fr; height: 1fr; }"
+    DEFAULT_CSS = "LogView { width: 1fr; height: 1fr; layers: lines prompt; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "ask('/')", "search", id="log.search"),
         Binding("ampersand", "ask('&')", "only matching", id="log.filter"),
@@ -361,9 +361,9 @@ class LogView(Vertical):
         self._scan_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield lines, status and prompt."""
-        yield self._lines
+        """Yield the prompt, which lies over the status, lines and status."""
         yield self._prompt
+        yield self._lines
         yield self._status
 
     @property

@@ -293,7 +293,7 @@ class PlotView(_ZoomedByWheel, can_focus=True):
             self._drawn_at = asyncio.get_running_loop().time()
         self._draw_when_due()
 
-    def restyled(self) -> None:
+    def restyled(self, before: ResolvedStyles | None) -> None:
         """Draw in the new colours, if they changed: the focus alone changes none."""
         if self._drawn is not None and self._drawn.skin != self.resolved_styles:
             self.call_later(self._draw_when_due)

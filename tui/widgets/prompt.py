@@ -24,7 +24,9 @@ SHOWN_COMPLETIONS = 6
 
 
 class PromptLine(Horizontal):
-    """A row that appears when opened, takes one line of text, and closes.
+    """A row over the last line of its parent: it appears when opened, takes one line of text, and closes.
+
+    Its parent's `layers` have to end with `prompt`. Nothing below changes its size, so that nothing is laid out anew.
 
         prompt = PromptLine("/")            # hidden until
         prompt.open("initial text")    # takes the focus
@@ -41,7 +43,7 @@ class PromptLine(Horizontal):
     """
 
     DEFAULT_CSS = """
-    PromptLine { height: 1; width: 1fr; display: none; }
+    PromptLine { layer: prompt; dock: bottom; height: 1; width: 1fr; display: none; }
     PromptLine.-open { display: block; }
     PromptLine > .prompt--sign { width: auto; padding: 0 1; text-style: bold; color: $text-accent; }
     PromptLine > .prompt--others { width: auto; max-width: 60%; height: 1; color: $foreground 50%; padding: 0 1; }
@@ -84,6 +86,7 @@ class PromptLine(Horizontal):
         suggester = _CompleterSuggester(completer) if completer else None
         self._input = Input(placeholder=hint, compact=True, suggester=suggester)
         self._input.cursor_blink = False
+        self._input.can_focus = False
         self._completer = completer
         self._others = Static("", classes="prompt--others", markup=False)
         self._history: list[str] = []
@@ -114,11 +117,13 @@ class PromptLine(Horizontal):
         self._recalled = len(self._history)
         self._input.value = text
         self._input.cursor_position = len(text)
+        self._input.can_focus = True
         self._input.focus()
 
     def close(self) -> None:
         """Hide the prompt; unless the caller moves the focus, Textual gives it to the next widget."""
         self.remove_class("-open")
+        self._input.can_focus = False
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.cells import text_of
-from tui.widgets.base import NavigableWidget, WidgetMessage
+from tui.widgets.base import NavigableWidget, ResolvedStyles, WidgetMessage
 from tui.widgets.table_model import Column, RowChanges, RowCursor, RowOrder
 from tui.widgets.table_renderer import TableRenderer, nothing_line
 
@@ -219,9 +219,10 @@ class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
         self._cursor.resize(self.page_lines)
         self.refresh()
 
-    def restyled(self) -> None:
-        """Drop finished rows."""
-        self._renderer.forget()
+    def restyled(self, before: ResolvedStyles | None) -> None:
+        """Drop finished rows, unless only the styles of parts changed: rows are kept by the one that they lie on."""
+        if before is None or before.tones != self.resolved_styles.tones:
+            self._renderer.forget()
 
     def render_part(self, y: int, left: int, right: int) -> Strip:
         """Render header, rows or footer; of a row only the requested cells, as often only one of them changed."""

@@ -306,8 +306,8 @@ async def test_escape_takes_a_notification_away_first(monkeypatch: pytest.Monkey
         await console.shows("Saved here.txt")
         await console.press(":", *"open")
         rows = screen_text(console.app).splitlines()
-        assert "open" in rows[-2]
-        assert "Saved" not in rows[-2]
+        assert "open" in rows[-1]
+        assert "Saved" not in rows[-1]
         await console.press("escape", "escape")
         await console.hides("Saved here.txt")
         assert console.split.current == "events"
