@@ -232,7 +232,8 @@ class RunReader:
         if is_same and self._near_limits() == near:
             return None
         writer = lease.token if lease else watched.writer if watched else ""
-        self._seen, self._is_alive, self._is_starting = seen, bool(writer), is_starting
+        self._seen, self._is_starting = seen, is_starting
+        self._is_alive = lease is not None or bool(writer)  # a lease that is granted has no token yet
         view = self._folded = fold(self._records, holder=writer)
         if not is_same:
             self._looked_at = 0.0

@@ -63,6 +63,7 @@ def test_a_runner_that_was_started_and_has_not_begun_is_not_missing(tmp_path: Pa
     seen = reader.poll()
     assert seen is not None
     assert seen.is_starting
+    assert reader.runner_alive
     take_runner_lease(journal_path(folder), CLOCK)
     text, view = run_table(load_run(folder)), load_run(folder)
     assert "runner" not in text
