@@ -58,11 +58,12 @@ class Series:
             raise ValueError(f"x is {x}")
         self.revision += 1
         samples = self._samples
-        if samples and x < samples[-1].x:
-            del samples[bisect_left(samples, x, key=lambda sample: sample.x) :]
-            self.restarts = [*self.restarts[-self._capacity + 1 :], x]
-        elif samples and x == samples[-1].x:
-            samples.pop()
+        if samples and x <= samples[-1].x:
+            if x == samples[-1].x:
+                samples.pop()
+            else:
+                del samples[bisect_left(samples, x, key=lambda sample: sample.x) :]
+                self.restarts = [*self.restarts[-self._capacity + 1 :], x]
         samples.append(Sample(x, y, at))
         if len(samples) > self._capacity:
             self._samples = downsample(samples, self._capacity // 2 if self._capacity >= 2 * SMALLEST else SMALLEST)
@@ -156,41 +157,50 @@ def smoothed(xs: Sequence[float], ys: Sequence[float | None], *, reach: float) -
 
 def _thinned(samples: Sequence[Sample], stretches: int) -> list[Sample]:
     start, end = samples[0].x, samples[-1].x
+    width = (end - start) / stretches or math.inf
     keep = {0, len(samples) - 1}
-    for first, last in _slices(samples, start, (end - start) / stretches):
-        keep |= _landmarks(samples, first, last)
-    return [samples[index] for index in sorted(keep)]
-
-
-def _slices(samples: Sequence[Sample], start: float, width: float) -> Iterator[tuple[int, int]]:
-    first, current = 0, 0
-    for index, sample in enumerate(samples):
-        stretch = int((sample.x - start) / width) if width > 0 else 0
+    current, least, greatest = 0, -1, -1
+    odd: set[str] = set()
+    for index, (x, y, _) in enumerate(samples):
+        stretch = int((x - start) / width)
         if stretch != current:
-            if index > first:
-                yield first, index
-            first, current = index, stretch
-    yield first, len(samples)
-
-
-def _landmarks(samples: Sequence[Sample], first: int, last: int) -> set[int]:
-    values = [sample.y for sample in samples[first:last]]
-    if all(map(math.isfinite, values)):
-        return {first + values.index(min(values)), first + values.index(max(values))}
-    finite = [index for index in range(first, last) if math.isfinite(samples[index].y)]
-    marks: dict[str, int] = {}
-    for index in range(first, last):
-        value = samples[index].y
-        if not math.isfinite(value):
-            marks.setdefault(str(value), index)
-    if finite:
-        marks["least"] = min(finite, key=lambda index: samples[index].y)
-        marks["greatest"] = max(finite, key=lambda index: samples[index].y)
-    return set(marks.values())
+            keep.add(least)
+            keep.add(greatest)
+            current, least, greatest = stretch, -1, -1
+            odd.clear()
+        if not math.isfinite(y):
+            if str(y) not in odd:
+                odd.add(str(y))
+                keep.add(index)
+        elif least < 0:
+            least = greatest = index
+        elif y < samples[least].y:
+            least = index
+        elif y > samples[greatest].y:
+            greatest = index
+    keep |= {least, greatest}
+    keep.discard(-1)  # of a stretch without a finite value
+    return [samples[index] for index in sorted(keep)]
 
 
 _KEPT_WHOLE = 16
 """Metrics of a log that are kept at full capacity, whatever they are."""
+
+
+class _Metric:
+    """What is known of one metric."""
+
+    __slots__ = ("epoch", "latest", "offset", "rank", "series")
+
+    def __init__(self, series: Series, rank: int) -> None:
+        self.series = series
+        self.rank = rank
+        """The rank whose points are the curve."""
+        self.epoch: float | None = None
+        self.offset = 0.0
+        """Steps of the epochs before, where steps restart with each epoch."""
+        self.latest: dict[int, float] = {}
+        """The newest value of each rank."""
 
 
 class Curves:
@@ -206,12 +216,8 @@ class Curves:
 
     def __init__(self, capacity: int = 2048) -> None:
         self._capacity = capacity
-        self._series: dict[str, Series] = {}
-        self._rank: dict[str, int] = {}
-        self._epoch: dict[str, float] = {}
-        self._offset: dict[str, float] = {}
+        self._metrics: dict[str, _Metric] = {}
         self._reached = 0.0
-        self._latest: dict[str, dict[int, float]] = {}
         self.epochs: list[Sample] = []
         """The places where an epoch has begun, with its number as `y`: not the first one; bounded by `capacity`."""
         self._newest_epoch: int | None = None
@@ -222,31 +228,27 @@ class Curves:
 
     def add(self, point: Point) -> None:
         """Take one point."""
-        latest = self._latest.get(point.metric)
-        if latest is None:
-            latest = self._latest[point.metric] = {}
-        latest[point.rank] = point.value
-        known = self._rank.setdefault(point.metric, point.rank)
-        if point.rank > known:
-            return
-        series = self._series.get(point.metric)
-        if series is None:
-            series = self._series[point.metric] = Series(self._capacity_of(point.metric))
-        if point.rank < known:
-            self._rank[point.metric] = point.rank
-            self._offset.pop(point.metric, None)
-            self._epoch.pop(point.metric, None)
-            series.clear()
-        x = self._x_of(point, series)
-        self._reached = max(self._reached, x)
+        metric = self._metrics.get(point.metric)
+        if metric is None:
+            series = Series(self._capacity_of(point.metric))
+            metric = self._metrics[point.metric] = _Metric(series, point.rank)
+        metric.latest[point.rank] = point.value
+        if point.rank != metric.rank:
+            if point.rank > metric.rank:
+                return
+            metric.rank, metric.offset, metric.epoch = point.rank, 0.0, None
+            metric.series.clear()
+        x = self._x_of(point, metric)
+        if x > self._reached:
+            self._reached = x
         if point.epoch is not None:
             self._note_epoch(point, x)
-        series.append(x, point.value, point.at)
+        metric.series.append(x, point.value, point.at)
         self.revision += 1
 
     def _capacity_of(self, metric: str) -> int:
         """Return how much of a metric is kept: less where a trainer names dozens, except of losses and rewards."""
-        if len(self._series) < _KEPT_WHOLE or "loss" in metric or "reward" in metric:
+        if len(self._metrics) < _KEPT_WHOLE or "loss" in metric or "reward" in metric:
             return self._capacity
         return max(SMALLEST, self._capacity // 4)
 
@@ -264,30 +266,30 @@ class Curves:
 
     def latest(self, metric: str) -> dict[int, float]:
         """The newest value of each rank that prints the metric."""
-        return dict(self._latest.get(metric, {}))
+        known = self._metrics.get(metric)
+        return dict(known.latest) if known is not None else {}
 
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics, in the order in which they first came."""
-        return tuple(self._series)
+        return tuple(self._metrics)
 
     def series(self, metric: str) -> Series | None:
         """The curve of one metric; `None` if there is none."""
-        return self._series.get(metric)
+        known = self._metrics.get(metric)
+        return known.series if known is not None else None
 
-    def _x_of(self, point: Point, series: Series) -> float:
-        last = series.last
-        if point.step is None:
+    def _x_of(self, point: Point, metric: _Metric) -> float:
+        step, epoch, last = point.step, point.epoch, metric.series.last
+        if step is None:
             if last is None:
                 return self._reached
             return max(last.x + 1, self._reached) if point.metric != "train_loss" else last.x + 1
-        metric = point.metric
-        x = point.step + self._offset.get(metric, 0.0)
-        before = self._epoch.get(metric)
-        if point.epoch is not None:
-            if last is not None and before is not None and point.epoch > before and x < last.x:
-                self._offset[metric] = last.x + 1 - point.step
+        x = step + metric.offset
+        if epoch is not None:
+            if last is not None and metric.epoch is not None and epoch > metric.epoch and x < last.x:
+                metric.offset = last.x + 1 - step
                 x = last.x + 1
-            self._epoch[metric] = point.epoch
+            metric.epoch = epoch
         return x
 
 

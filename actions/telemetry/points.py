@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.numbers import MOST_DIGITS, in_bounds, moment
+from actions.base.numbers import LATEST, MOST_DIGITS, in_bounds
 from actions.base.untrusted import is_plain, plain_text
 
 
@@ -59,7 +59,7 @@ def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
     if found.step is not None and abs(found.step) >= _MOST_STEPS:
         return None
     value, epoch = in_bounds(found.value), None if found.epoch is None else in_bounds(found.epoch)
-    at = None if found.at is None else moment(found.at)
+    at = found.at if found.at is None or 0 <= found.at <= LATEST else None
     if value is found.value and epoch is found.epoch and at is found.at and _is_plain_name(found.metric + found.key):
         return found
     names = {"metric": plain_text(found.metric), "key": plain_text(found.key)}

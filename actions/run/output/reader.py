@@ -58,7 +58,7 @@ class OutputLine(LogLine, frozen=True, gc=False, kw_only=True):
     container: str
 
 
-class OutputFinding(msgspec.Struct, frozen=True):
+class OutputFinding(msgspec.Struct, frozen=True, gc=False):
     """A point of a curve or a state of progress, with the pod that printed it."""
 
     pod: str

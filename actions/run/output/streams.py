@@ -89,7 +89,7 @@ class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
     """The lines have been read after all."""
 
 
-class PointLine(msgspec.Struct, frozen=True, tag="point", omit_defaults=True):
+class PointLine(msgspec.Struct, frozen=True, gc=False, tag="point", omit_defaults=True):
     """A `Point`. JSON has no NaN or infinity: `value` is then a text."""
 
     number: int
