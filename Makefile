@@ -81,7 +81,7 @@ layers: $(STAMP)  ## who may import whom
 
 lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it
 	$(PIP) pip-tools
-	$(LOCK) --build-deps-for wheel --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra demo --build-deps-for wheel --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
 	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
 	@mv $(VENV)/dev.lock requirements-dev.lock

@@ -27,7 +27,7 @@ from actions.blueprint.holding_rates import (
     node_rates,
     usage_prices,
 )
-from actions.blueprint.mirror import OperatorCopy, copies_of
+from actions.blueprint.mirror import OperatorCopy, operator_copies
 from actions.blueprint.model import Blueprint, HoldingKind
 from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
 from actions.blueprint.render import own_objects, placeholders_of
@@ -267,7 +267,7 @@ def plan_of(
         low_seconds=sum(stage.low_seconds for stage in stages),
         high_seconds=sum(stage.high_seconds for stage in stages),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
-        operators=copies_of(planning.blueprint, binding),
+        operators=operator_copies(planning.blueprint, binding),
     )
 
 

@@ -321,7 +321,7 @@ class OperatorCopy(msgspec.Struct, frozen=True):
     """Of that file."""
 
 
-def copies_of(blueprint: Blueprint, binding: Binding) -> tuple[OperatorCopy, ...]:
+def operator_copies(blueprint: Blueprint, binding: Binding) -> tuple[OperatorCopy, ...]:
     """Return the releases that a run needs, from what lies on this machine. Nothing is fetched.
 
     Args:
@@ -339,7 +339,7 @@ def copy_of(source: Source) -> OperatorCopy:
     """Return the state of one release: of the mirror, else of what was fetched.
 
     Raises:
-        BlueprintError, ConflictError: See `copies_of`.
+        BlueprintError, ConflictError: See `operator_copies`.
     """
     for folder in (mirror_folder(), cache_folder()):
         found = _copy_in(Mirror(folder), source)

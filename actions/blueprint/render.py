@@ -23,6 +23,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "eksml-tui"
 RUN_LABEL = "eksml.dev/run"
 STAGE_LABEL = "eksml.dev/stage"
+STORED_RUN_LABEL = "eksml.dev/stored-run"
+"""On each object in which a run is stored: the run's id. The audit searches by the label of runs alone."""
 RUN_TAG = "eksml-run"
 
 Outputs = Mapping[str, Mapping[str, str]]

@@ -1,19 +1,4 @@
-"""The report of `eksml-tui nodes`: a table for people, and JSON of a stable schema.
-
-    {"schema": "eksml-nodes/1",
-     "region": "us-west-2",
-     "summary": {"nodes": 4, "ready": 4, "pods": 21,
-                 "requested": RESOURCES, "allocatable": RESOURCES,
-                 "usd_per_hour": 11.728 | null, "usd_per_month": … | null, "unpriced": 0,
-                 "accelerators": 8, "idle_accelerators": 2,
-                 "idle_usd_per_hour": … | null, "idle_unpriced": 0,
-                 "text": "$11.73/h", "leaves_out_claims": false},
-     "nodes": [{"name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable",
-                "pods", "pods_allocatable", "requested": RESOURCES, "allocatable": RESOURCES,
-                "accelerators", "idle_accelerators", "idle_usd_per_hour": … | null,
-                "price": {"usd_per_hour", "source", "as_of": "2026-01-21" | null} | null,
-                "created_at": "2026-11-20T10:00:00Z" | null, "version"}]}
-    RESOURCES = {"cpu_milli", "memory_bytes", "gpu", "neuron", "efa"}
+"""The report of `eksml-tui nodes`: a table for people, and JSON of a stable schema, whose keys are in docs/commands.md.
 
 An unknown number is null, never 0; a sum is of what is known, and null when nothing is. Keys are added, never renamed.
 """

@@ -21,7 +21,6 @@ from actions.base.readonly import refuse_if_readonly
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.engine.systemd import start_service
-from actions.run.journal.elsewhere import note_vouched, read_fence, refuse_elsewhere
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     has_room,
@@ -31,9 +30,9 @@ from actions.run.journal.folder import (
     runs_folder,
 )
 from actions.run.journal.lease import grant_lease, may_start_now
-from actions.run.journal.mirrored import refuse_mirrored
-from actions.run.journal.reader import RunReader, RunSummary, load_run, refuse_copy
+from actions.run.journal.reader import RunReader, RunSummary, load_run
 from actions.run.journal.store import append_record, with_reserve
+from actions.run.journal.watched import refuse_watched
 from actions.run.limits.rules import reached_limit, reached_text
 from actions.run.resume import resume_of, way_on
 from actions.run.state.planner import Finish, next_step
@@ -124,10 +123,8 @@ def start_runner(
         JournalUnwritableError: The disk is full, or the journal is locked.
     """
     refuse_if_readonly(f"the start of a runner for {folder.name}")
-    refuse_mirrored(folder, "The start of a runner")
     view = load_run(folder)
-    refuse_copy(view)
-    refuse_elsewhere(folder, view)
+    refuse_watched(view)
     secrets = referenced_environment(view.parameters.values())
     stored = load_environment(folder)
     endpoint = stored.get(ENDPOINT_VARIABLE, "")
@@ -170,8 +167,7 @@ def replace_runner(folder: Path, pid: int, *, environment: Mapping[str, str] | N
     """
     refuse_if_readonly(f"the end of the runner of {folder.name}")
     view = load_run(folder)
-    refuse_copy(view)
-    refuse_elsewhere(folder, view)
+    refuse_watched(view)
     holder = stalled_runner(folder)
     if holder is None or holder.pid != pid:
         reason = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
@@ -202,7 +198,6 @@ def resume_run(
     *,
     stage: str = "",
     takeover: int = 0,
-    without_store: bool = False,
     environment: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> str:
@@ -212,7 +207,6 @@ def resume_run(
         folder: The run's folder.
         stage: A stage that has to be among those that follow; empty for any.
         takeover: Process id of a stalled runner, which is ended first; 0 for none.
-        without_store: The operator states that no other machine has the run: an answer of its store is not waited for.
         environment: See `start_runner`.
         clock: Stamps the record.
 
@@ -231,16 +225,12 @@ def resume_run(
             f"The runner of {folder.name}, process {stalled.pid}, is not responding, but may continue at any moment.",
             hint=f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}",
         )
-    if without_store:
-        note_vouched(folder)
     started = replace_runner(folder, takeover, environment=environment) if takeover else None
     warning = ""
     if resume.request is not None:
         warning = send_request(folder, resume.request, clock=clock, environment=environment)
     elif started is None:
         started = start_runner(folder, environment=environment)
-        if started is None and without_store:
-            return f"Run {folder.name} continues without an answer of its store."
         if started is None:
             return f"Run {folder.name} is already running. {way_on(view)}".rstrip()
     by = f" as process {started.pid}" if started is not None else ""
@@ -273,7 +263,7 @@ def resume_interrupted(
     clock = SystemClock()
     for run in list_runs(base):
         is_needed = run.is_interrupted or run.is_store_behind
-        if not is_needed or not may_start_now(run.folder, clock) or read_fence(run.folder).epoch:
+        if not is_needed or not may_start_now(run.folder, clock):
             continue
         if needs_room and not _takes_writes(run.folder):
             continue
@@ -308,8 +298,7 @@ def _own_run(folder: Path, deed: str) -> RunView:
     """
     refuse_if_readonly(deed)
     view = load_run(folder)
-    refuse_copy(view)
-    refuse_elsewhere(folder, view)
+    refuse_watched(view)
     return view
 
 

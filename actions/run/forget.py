@@ -12,10 +12,9 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
-from actions.run.journal.folder import journal_path
+from actions.run.journal.folder import allocated_bytes, journal_path, put_aside_of, remove_folder
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
-from actions.run.storage.spare_copies import allocated_bytes, copies_of, remove_folder
 from actions.run.terraform_changes import TerraformStageReport, terraform_report
 
 _SHOWN = 3
@@ -65,7 +64,7 @@ def survey_run(folder: Path) -> Forgettable:
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     is_spare = _is_spare(folder, view)
-    sizes, aside = _sizes(folder), tuple(copies_of(folder.name, folder.parent))
+    sizes, aside = _sizes(folder), tuple(put_aside_of(folder))
     return Forgettable(
         id=view.id,
         folder=folder,

@@ -34,7 +34,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import require_access
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
-from actions.blueprint.mirror import OperatorCopy, copies_of
+from actions.blueprint.mirror import OperatorCopy, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
@@ -67,8 +67,8 @@ from actions.run.journal.run_ids import take_number
 from actions.run.journal.store import create_journal, refuse_network_filesystem
 from actions.run.state.planner import order_of
 from actions.run.state.records import ClusterName, Created, HeldPrice, Limits, RunAccount, StageOutline
-from actions.run.store.drivers import open_store
 from actions.run.store.listing import announce_run, withdraw_announced
+from actions.run.store.s3 import open_store
 from actions.run.summaries import list_runs
 from actions.terraform.backend import own_backend, require_locks
 from actions.terraform.driver import find_terraform
@@ -219,7 +219,7 @@ def found_supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
     Raises:
         BlueprintError, ConflictError: A file is not the one that was recorded.
     """
-    return Supplies(tuple(copies_of(blueprint, binding)), needed_modules(blueprint, binding))
+    return Supplies(tuple(operator_copies(blueprint, binding)), needed_modules(blueprint, binding))
 
 
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
@@ -229,7 +229,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
         MissingError: An operator's release is not on this machine.
         BlueprintError, ConflictError: A file is not the one that was recorded.
     """
-    operators = copies_of(blueprint, binding)
+    operators = operator_copies(blueprint, binding)
     for copy in operators:
         if not copy.path and not binding.existing_cluster:
             raise MissingError(

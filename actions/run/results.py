@@ -28,8 +28,8 @@ from actions.run.context.retry import ONCE
 from actions.run.context.run_account import compare_account, works_in_account
 from actions.run.context.stage_context import StageContext
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.reader import load_run
+from actions.run.journal.watched import refuse_watched
 from actions.run.objects.inventory import is_of_run
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.volume.commands import below, run_on_volume
@@ -91,7 +91,7 @@ class OpenResults:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._backend = LiveBackend(folder, clock)
         view = load_run(folder)
-        refuse_elsewhere(folder, view)
+        refuse_watched(view)
         self.context: StageContext = self._backend.read_only_context(view)
         results = self.context.blueprint.results
         if results is None:

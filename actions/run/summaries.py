@@ -33,8 +33,7 @@ from actions.base.files import read_file, write_private
 from actions.base.readonly import is_readonly
 from actions.run import paid, spending
 from actions.run.journal import reader
-from actions.run.journal.folder import fence_path, runs_folder
-from actions.run.journal.mirrored import mark_path
+from actions.run.journal.folder import runs_folder, watched_path
 from actions.run.journal.reader import RunMonitor, RunReader, RunSummary, run_summary, unreadable
 from actions.run.journal.run_ids import known_numbers
 from actions.run.limits import options
@@ -59,12 +58,11 @@ class _Files(msgspec.Struct, frozen=True):
     journal: _FileState | None
     log: _FileState | None
     """SQLite's: there while the journal is open for writing, or after a process that died with it."""
-    fence: _FileState | None
-    mark: _FileState | None
+    watched: _FileState | None
 
     def is_settled(self, now_ns: int) -> bool:
         """Return whether a later write would show in the times."""
-        states = (self.journal, self.log, self.fence, self.mark)
+        states = (self.journal, self.log, self.watched)
         return all(abs(now_ns - moment) > _SETTLED_NS for state in states if state is not None for moment in state[2:])
 
 
@@ -208,7 +206,7 @@ def _grows(run: RunSummary) -> bool:
     return spending is not None and bool(spending.usd_per_hour or spending.may_usd_per_hour)
 
 
-_BESIDE = ("journal.db-wal", fence_path(Path()).name, mark_path(Path()).name)
+_BESIDE = ("journal.db-wal", watched_path(Path()).name)
 
 
 def _files_of(folder: str) -> tuple[_Files | None, int]:
@@ -265,9 +263,8 @@ def _is_lasting(source: RunReader, view: RunView, files: _Files, now: float) -> 
     is_timed = view.limits.is_set and view.goal in (Goal.FORWARD, Goal.CANCEL)
     is_interrupted = any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices)
     is_still = not (source.runner_alive or view.is_starting or is_interrupted or is_timed)
-    has_one_file = files.log is None and files.mark is None
     is_past = all(record.at <= now for record in source.records())
-    return has_one_file and is_still and is_past and spending.is_steady(view, now)
+    return files.log is None and is_still and is_past and spending.is_steady(view, now)
 
 
 def _last_loss(folder: Path) -> float | None:

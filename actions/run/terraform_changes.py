@@ -19,10 +19,10 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.source_files import located
 from actions.blueprint.stages import TerraformStage
 from actions.run.context.state_backend import state_backend_of
-from actions.run.journal.elsewhere import refuse_elsewhere
 from actions.run.journal.folder import blueprint_path, environment_path, load_environment, runs_folder, terraform_path
-from actions.run.journal.reader import load_run, refuse_copy
+from actions.run.journal.reader import load_run
 from actions.run.journal.store import append_record
+from actions.run.journal.watched import refuse_watched
 from actions.run.stages.terraform_takeover import has_lost_state, may_hold
 from actions.run.state.records import Resolution, Resolved, Unlocked
 from actions.run.state.view import PendingChange, RunView, StageView
@@ -314,8 +314,7 @@ def waive(
 
 def _blocked(folder: Path, address: str, stage: str) -> TerraformStageReport:
     view = load_run(folder)
-    refuse_copy(view)
-    refuse_elsewhere(folder, view)
+    refuse_watched(view)
     report = terraform_report(folder, view)
     found = [item for item in report if address in item.blocks and stage in ("", item.stage)]
     if len(found) == 1:

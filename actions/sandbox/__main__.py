@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConsoleError, InputError, MissingError
+from actions.base.errors import ConfigError, ConsoleError, InputError, MissingError
 from actions.base.files import private_directory
 from actions.sandbox.locate import find_sandbox, sandbox_folder
 from actions.sandbox.model.options import SandboxOptions
@@ -85,9 +86,13 @@ async def serve(invocation: Invocation) -> None:
     """Serve until a signal comes or the state file is gone; in the background, also until it has been idle for long.
 
     Raises:
-        ConfigError: The folder or the port cannot be used.
+        ConfigError: The folder or the port cannot be used, or a package of the extra `demo` is not installed.
         InputError: The scale cannot be read.
     """
+    if find_spec("cryptography") is None:
+        raise ConfigError(
+            "The embedded cluster needs the package cryptography.", hint='Install it: pip install "eksml-tui[demo]".'
+        )
     from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
     from actions.sandbox.aws.application import create_aws_app
     from actions.sandbox.controllers.start import start_controllers

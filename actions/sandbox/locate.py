@@ -38,8 +38,6 @@ class ProcessFile(msgspec.Struct, frozen=True):
     kubeconfig: str
     aws_endpoint_url: str
     speed: float
-    asks_for_token: bool = False
-    """False of sandboxes of earlier versions, which let every user in."""
 
     def identity(self) -> ProcessIdentity:
         """Return the identity of the process that serves it."""
@@ -117,27 +115,16 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
 
     Raises:
-        ConfigError: Its folder cannot be made, or the sandbox that runs is of a version that asks for no credentials.
-        UnreachableError: It did not come up in a minute, or ended at once.
+        ConfigError: Its folder cannot be made, or it ended at once.
+        UnreachableError: It did not come up in a minute.
     """
     found = find_sandbox(name)
     if found:
-        return _asking(found)
+        return found
     folder = private_directory(sandbox_folder(name))
     deadline = time.monotonic() + START_SECONDS
     with _starting(folder, deadline):
-        found = find_sandbox(name)
-        return _asking(found) if found else _started(name, folder, speed, deadline)
-
-
-def _asking(found: RunningSandbox) -> RunningSandbox:
-    if found.process.asks_for_token:
-        return found
-    pid = found.process.pid
-    raise ConfigError(
-        f"The sandbox {found.name} (process {pid}) is of an earlier version, which lets every user of this machine in.",
-        hint=f"End it with `kill {pid}`, and start again: what runs in it is lost.",
-    )
+        return find_sandbox(name) or _started(name, folder, speed, deadline)
 
 
 def _started(name: str, folder: Path, speed: float | None, deadline: float) -> RunningSandbox:

@@ -82,7 +82,6 @@ def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url:
         kubeconfig=str(kubeconfig),
         aws_endpoint_url=aws_endpoint_url,
         speed=speed,
-        asks_for_token=True,
     )
     path = folder / PROCESS
     write_private(path, msgspec.json.encode(process))

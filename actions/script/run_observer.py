@@ -109,10 +109,10 @@ class _StageOutput:
 
     def read_points(self) -> None:
         while True:
-            findings, offset = self._reader.findings(self._points_offset)
-            for item in findings:
-                if isinstance(item.finding, Point):
-                    self.points[item.finding.metric].append(item.finding)
+            values, offset = self._reader.values(self._points_offset)
+            for item in values:
+                if isinstance(item.value, Point):
+                    self.points[item.value.metric].append(item.value)
             if offset == self._points_offset:
                 return
             self._points_offset = offset

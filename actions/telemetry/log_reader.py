@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.line_cutter import LineCutter
 from actions.telemetry.dialects.blocks import Blocks, Boxes
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue, WaitingDialect
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, WaitingDialect
 from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
@@ -40,7 +40,7 @@ from actions.telemetry.outlines import (
     shortest_of,
     without_digits,
 )
-from actions.telemetry.points import Point, sound
+from actions.telemetry.points import LogValue, Point, sound
 from actions.telemetry.runtime_format import (
     RECORD_MARKS,
     TOOL_OUTPUT,

@@ -43,12 +43,14 @@ class TrainingProgress(msgspec.Struct, frozen=True, gc=False):
     rank: int = 0
 
 
+LogValue = Point | TrainingProgress
+
 _MOST_STEPS = 10**MOST_DIGITS
 _is_plain_name = lru_cache(maxsize=1024)(is_plain)
 """A log has few names and many points."""
 
 
-def sound(found: Point | TrainingProgress) -> Point | TrainingProgress | None:
+def sound(found: LogValue) -> LogValue | None:
     """Return what was read, or was stored, with numbers that all arithmetic behind survives and names without controls.
 
     Returns:

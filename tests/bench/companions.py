@@ -23,7 +23,6 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.engine.companions import access_of, accompanied, companions_of
-from actions.run.engine.fence import Fence
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
@@ -34,6 +33,7 @@ from actions.run.output.segments import StreamWriter
 from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Limits, Output
 from actions.run.store.access import store_of
+from actions.run.store.fence import Fence
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.bench.replication import POINT, SETTLING_SECONDS, a_store
 from tests.support.smallrun import carry_out

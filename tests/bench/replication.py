@@ -1,7 +1,7 @@
-"""The cost of replicating a run to a home: `python -m tests.bench.replication [SECONDS]`.
+"""The cost of keeping a run in its store: `python -m tests.bench.replication [SECONDS]`.
 
-Replica and journal are in this process, the store (moto) is in another. Printed are shares of a core, of all threads of
-this process, at rest and under load: a record every five seconds, twenty points and 2 kB of samples each second.
+Publisher and journal are in this process, the store (moto) is in another. Printed are shares of a core, of all threads
+of this process, at rest and under load: a record every five seconds, twenty points and 2 kB of samples each second.
 """
 
 from __future__ import annotations

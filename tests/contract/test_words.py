@@ -58,16 +58,10 @@ BY_SUBJECT = (
 )
 """Folders with one module for each subject, which has its own module elsewhere, too."""
 ROLES = {
-    *("archive", "arguments", "catalogue", "client", "clock", "driver", "errors", "files", "model", "parse"),
-    *("reader", "report", "retry", "runs", "schema", "snapshot", "store", "transport", "writer"),
+    *("archive", "arguments", "catalogue", "client", "driver", "errors", "model", "parse"),
+    *("reader", "report", "schema", "snapshot", "store"),
 }
 """Parts that a package has as another one has them: the package names what is read, stored or parsed."""
-UNTIL_ONE_STORE = {
-    *("access", "contents", "evidence", "guard", "lease", "listing"),  # modules
-    *("copies_of", "key_of", "own_objects", "parts_of", "read_run", "reading", "ref_of", "refusal_of"),  # functions
-    *("require_path", "rows_of", "take_up"),
-}
-"""Names that the packages of other machines' runs share with the rest: they go with these packages."""
 
 
 def test_no_module_name_means_two_things() -> None:
@@ -78,7 +72,7 @@ def test_no_module_name_means_two_things() -> None:
         if path.parts[1] != "sandbox" and not path.stem.startswith("__") and str(path.parent) not in BY_SUBJECT:
             places[path.stem].append(str(path))
     repeated = {name: paths for name, paths in places.items() if len(paths) > 1}
-    assert {name: paths for name, paths in repeated.items() if name not in ROLES | UNTIL_ONE_STORE} == {}
+    assert {name: paths for name, paths in repeated.items() if name not in ROLES} == {}
 
 
 def test_no_function_name_means_two_things() -> None:
@@ -96,24 +90,22 @@ def test_no_function_name_means_two_things() -> None:
         )
     owners = {name: sorted(one for one in found if (one, name) in imported) for name, found in defined.items()}
     repeated = {name: found for name, found in owners.items() if len(found) > 1}
-    assert {name: found for name, found in repeated.items() if name not in UNTIL_ONE_STORE | {"main"}} == {}
+    assert {name: found for name, found in repeated.items() if name != "main"} == {}
 
 
 WORDS: Mapping[str, Sequence[str]] = {
     "capacity": ("actions/blueprint/stages.py", "actions/cluster/diagnose/rules", "actions/run"),
-    "contents": ("actions/run/objects",),
+    "contents": ("actions/run/objects", "actions/run/store"),
     "evidence": ("actions/cluster/diagnose",),
     "home": ("actions/base/files.py", "tui/feeds/home.py", "tui/panes/home.py", "tui/present/home"),  # XDG's, the pane
     "inventory": ("actions/run/objects",),
     "keeper": ("actions/run/watchdog",),
     "limits": ("actions/cluster/diagnose/rules/provisioning.py", "actions/run", "tui/cli", "tui/present"),
-    "mirror": ("actions/blueprint", "tui/cli/mirror.py"),
+    "mirror": ("actions/blueprint", "actions/run/journal/mirrored.py", "tui/cli/mirror.py"),
     "recorder": ("actions/run",),
     "recording": ("actions/script",),
 }
 """Words of the glossary, each with the places in which names of modules, classes and functions may have it."""
-STORES = (*(f"actions/run/{package}" for package in ("journal", "storage", "store", "takeover")),)
-"""Until there is one store: modules of a run's home in S3, its copies and its archive."""
 
 
 def names_of(module: SourceModule) -> Iterator[str]:
@@ -130,7 +122,7 @@ def test_a_word_of_the_glossary_has_one_meaning_in_names() -> None:
         for module in modules_of("actions", "tui")
         for name in names_of(module)
         for word in {part.lower() for part in WORD.findall(name)} & WORDS.keys()
-        if not str(module.path).startswith((*WORDS[word], *STORES, "actions/sandbox"))
+        if not str(module.path).startswith((*WORDS[word], "actions/sandbox"))
     ]
     assert found == []
 

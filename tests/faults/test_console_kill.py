@@ -61,8 +61,8 @@ def stored_output(folder: Path, stage: str) -> list[OutputLine]:
 
 def losses(folder: Path, stage: str) -> list[float]:
     """Every finite value of a loss that the runner read in the log of a stage."""
-    findings, _ = OutputReader(folder, stage).findings(limit_bytes=1 << 26)
-    points = [item.finding for item in findings if isinstance(item.finding, Point)]
+    findings, _ = OutputReader(folder, stage).values(limit_bytes=1 << 26)
+    points = [item.value for item in findings if isinstance(item.value, Point)]
     return [point.value for point in points if point.metric.endswith("_loss") and math.isfinite(point.value)]
 
 

@@ -13,9 +13,9 @@ import pytest
 from actions.base.process import is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, send_request
-from actions.run.journal.elsewhere import read_fence
 from actions.run.state.records import RequestKind
 from actions.run.state.view import NoticeKind, RunState, StageState
+from actions.run.store.access import known_store
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run
@@ -73,7 +73,7 @@ async def test_d03_a_runner_whose_cluster_knows_the_run_asks_before_its_first_re
     # The first answer that counts may be the second one that is asked for, five seconds after the first.
     folder = a_logged_run(tmp_path, sandbox, printing(LINES, pause=1.0))
     runner = begun(folder)
-    wait(lambda: read_fence(folder).store, "the cluster's answer")
+    wait(lambda: known_store(folder).address, "the cluster's answer")
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
         view = wait_for_run(folder, lambda view: bool(view.notices), "a notice")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import stat
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.process import own_identity
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
@@ -117,22 +115,3 @@ def test_d15_the_verb_tells_of_the_kubeconfig_and_of_no_token(program: Program) 
         child.send_signal(signal.SIGTERM)
         child.wait(timeout=60)
     assert token not in said.read_text()
-
-
-def test_d15_a_sandbox_of_an_earlier_version_is_named_and_not_used(program: Program) -> None:
-    folder = program.state / "sandbox" / "demo"
-    folder.mkdir(parents=True, mode=0o700)
-    me = own_identity()
-    old = {
-        "pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "url": "http://127.0.0.1:1",
-        "kubeconfig": str(folder / "kubeconfig"), "aws_endpoint_url": "http://127.0.0.1:1/aws", "speed": 1.0,
-    }  # fmt: skip
-    (folder / "process.json").write_text(json.dumps(old))
-    try:
-        done = program.command("--demo", "nodes")
-    finally:
-        (folder / "process.json").unlink()  # it names this process, which the fixture would end
-    assert done.returncode == 1
-    assert f"process {os.getpid()}" in done.stderr
-    assert f"kill {os.getpid()}" in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -44,6 +44,6 @@ async def test_f32_log_and_curve_outlive_the_pods_that_a_time_to_live_removes(
     await until(is_gone, "the end of the job's time to live")
     reader = OutputReader(folder, "work")
     assert [line.text for line in reader.lines()[0] if not line.is_marker] == LINES
-    points = [item.finding for item in reader.findings()[0] if isinstance(item.finding, Point)]
+    points = [item.value for item in reader.values()[0] if isinstance(item.value, Point)]
     assert [point.step for point in points] == list(range(1, 31))
     assert (await torn_down(folder)).state is RunState.TORN_DOWN

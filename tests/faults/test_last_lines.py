@@ -280,8 +280,8 @@ async def a_taken_over_run(tmp_path: Path, sandbox: RunningSandbox, *, has_outpu
 
 
 def values_of(folder: Path) -> list[float]:
-    found = OutputReader(folder, "work").findings()[0]
-    return [item.finding.value for item in found if isinstance(item.finding, Point)]
+    found = OutputReader(folder, "work").values()[0]
+    return [item.value.value for item in found if isinstance(item.value, Point)]
 
 
 async def pods_in(folder: Path) -> list[dict[str, Any]]:

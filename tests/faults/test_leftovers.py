@@ -16,10 +16,11 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run, send_request
-from actions.run.journal.elsewhere import note_elsewhere, read_fence, write_fence
+from actions.run.journal.watched import end_watching
 from actions.run.launch import create_run
 from actions.run.state.records import Operator, RequestKind
 from actions.run.state.view import RunState, RunView, StageState
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.teardown.sharing import local_users
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import a_run
@@ -178,10 +179,9 @@ async def test_a_cluster_with_another_run_in_it_is_not_removed_unless_that_is_as
     assert first.id in refused.value.hint, "who tears the first down first is sent back to the second"
     assert second.id in refused.value.hint
     assert "none can be the first" in refused.value.hint
-    fence = read_fence(guest)
-    note_elsewhere(guest, Operator("ben", "laptop-2"), 2)
+    note_elsewhere(guest, Operator("ben", "laptop-2"), 2, "")
     assert local_users(folder, first, deletes_data=False) == [], "what is known here of a run of another machine is old"
-    write_fence(guest, fence)
+    end_watching(guest)
     assert (await torn_down(folder, even_if_shared=True)).state is RunState.TORN_DOWN
     assert (await torn_down(guest)).state is RunState.TORN_DOWN, "a run that is torn down uses nothing"
 

@@ -42,13 +42,13 @@ def loss_steps(folder: Path) -> list[int]:
     reader, offset = OutputReader(folder, "train"), 0
     steps: list[int] = []
     while True:
-        found, end = reader.findings(offset)
+        found, end = reader.values(offset)
         if end == offset:
             return steps
         offset = end
         for item in found:
-            if isinstance(item.finding, Point) and item.finding.metric == "train_loss" and item.pod.endswith("-0"):
-                steps.append(item.finding.step or 0)
+            if isinstance(item.value, Point) and item.value.metric == "train_loss" and item.pod.endswith("-0"):
+                steps.append(item.value.step or 0)
 
 
 async def printed(folder: Path) -> set[tuple[str, str]]:

@@ -20,11 +20,11 @@ from actions.cluster.objects.client import Discovery
 from actions.run.client import load_run, resume_interrupted, send_request, start_runner
 from actions.run.context.access import ClusterConnection
 from actions.run.context.store_address import run_key
-from actions.run.engine.fence import GRACE_SECONDS
-from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import kubeconfig_path, load_environment, runner_log_path, runs_folder
+from actions.run.journal.watched import read_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
+from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import LAUNCHED
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.takeover import takeover
@@ -125,7 +125,7 @@ async def test_a_run_whose_disk_is_lost_goes_on_and_is_torn_down_from_an_empty_m
         with pytest.raises(KeyboardInterrupt):
             await taken(sandbox, run, environment, clock, confirm=run)
     assert resume_interrupted(environment=environment) == []
-    with pytest.raises(RefusedError, match="about to be taken over by this machine") as refused:
+    with pytest.raises(RefusedError, match="its takeover by this machine has not come to its end") as refused:
         start_runner(runs_folder() / run)
     assert refused.value.hint.endswith(f"eksml-tui runs takeover {run} --from cluster")
 
@@ -165,7 +165,9 @@ async def test_a_runner_that_wakes_up_after_its_run_was_taken_over_changes_nothi
     wait(lambda: not is_alive(old), "the old runner's end")
     assert await versions_of(sandbox, run) == before
     assert len(records_of(folder)) == told
-    assert read_fence(folder).epoch == 2, runner_log_path(folder).read_text()
+    watched = read_watched(folder)
+    assert watched is not None, runner_log_path(folder).read_text()
+    assert watched.epoch == 2
     at_training(done.folder)
 
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent.parent.parent))  # and back to the first machine

@@ -60,7 +60,7 @@ def markers(folder: Path) -> list[str]:
 
 def points(folder: Path) -> int:
     """Return the number of values in its curves."""
-    return len(OutputReader(folder, "work").findings(limit_bytes=1 << 26)[0])
+    return len(OutputReader(folder, "work").values(limit_bytes=1 << 26)[0])
 
 
 def work_of(folder: Path) -> StageView:

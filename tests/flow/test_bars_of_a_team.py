@@ -20,10 +20,11 @@ import pytest
 
 from actions.base.process import ProcessIdentity, is_alive
 from actions.run.client import load_run, send_request
-from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import journal_path, runner_log_path
+from actions.run.journal.watched import read_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
+from actions.run.store.access import known_store
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.support.leftover import delete_folder
@@ -158,7 +159,7 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
 ) -> None:
     folder = in_training(anna)
     old = runner_of(anna, folder)
-    wait(lambda: read_fence(folder).store, "the fence to know the store")
+    wait(lambda: known_store(folder).address, "the fence to know the store")
     assert audited(cloud, old.pid), "the audit log knows the runner"
     stop_between_records(old, folder)
     try:
@@ -183,7 +184,9 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
     # A segment that it was about to send when it was stopped lies beside the new ones, which join each other.
     assert all(one.status == 412 or "/output/" in one.path for one in puts), puts
     assert "was taken over" in runner_log_path(folder).read_text()
-    assert read_fence(folder).epoch == 2
+    watched = read_watched(folder)
+    assert watched is not None
+    assert watched.epoch == 2
 
     (here,) = ben.run_folders()
     new = runner_of(ben, here)
@@ -195,7 +198,7 @@ def test_a_copy_of_the_folder_on_another_machine_changes_nothing(
     anna: Member, ben: Member, cloud: RunningSandbox, store: Proxy
 ) -> None:
     folder = in_training(anna)
-    wait(lambda: read_fence(folder).store, "the fence to know the store")
+    wait(lambda: known_store(folder).address, "the fence to know the store")
     (ben.state / "runs").mkdir(parents=True, exist_ok=True)
     copy, first = ben.state / "runs" / folder.name, runner_of(anna, folder)
     stop_between_records(first, folder)  # else files could go, and the journal change, while they are copied
@@ -213,8 +216,9 @@ def test_a_copy_of_the_folder_on_another_machine_changes_nothing(
     wait(lambda: "has a copy of its folder" in runner_log_path(copy).read_text(), "the end of the copy's runner")
     second = ben.runner(copy)
     wait(lambda: second is None or not is_alive(second), "the end of its process")
-    found = read_fence(copy)
-    assert (found.epoch, found.is_copy) == (1, True)
+    found = read_watched(copy)
+    assert found is not None
+    assert "has a copy of its folder" in found.text
     assert is_alive(first)
     assert load_run(folder).stage("train").state is StageState.RUNNING
     agents = {one.headers.get("User-Agent", "") for one in store.answered[asked:] if one.method != "GET"}

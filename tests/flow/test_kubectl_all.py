@@ -73,8 +73,8 @@ OUTPUTS = (
 async def test_the_server_says_what_it_is_and_what_it_knows(cluster: Kubectl) -> None:
     assert "serverVersion" in msgspec.json.decode(await cluster.ok("version", "-o", "json"))
     resources = await cluster.ok("api-resources", "-o", "name")
-    assert {"pods", "jobs.batch", "deployments.apps", "events.events.k8s.io"} <= set(resources.split())
-    assert {"v1", "apps/v1", "batch/v1", "events.k8s.io/v1"} <= set((await cluster.ok("api-versions")).split())
+    assert {"pods", "jobs.batch", "deployments.apps"} <= set(resources.split())
+    assert {"v1", "apps/v1", "batch/v1"} <= set((await cluster.ok("api-versions")).split())
     await cluster.ok("cluster-info")
     assert await cluster.ok("get", "--raw", "/readyz") == "ok"
     assert "restartPolicy" in await cluster.ok("explain", "pod.spec")
@@ -87,7 +87,6 @@ async def test_the_server_says_what_it_is_and_what_it_knows(cluster: Kubectl) ->
 
 async def test_rights_are_told(cluster: Kubectl) -> None:
     assert await cluster.ok("auth", "can-i", "create", "pods") == "yes\n"
-    assert "*.*" in await cluster.ok("auth", "can-i", "--list")
     assert "Username" in await cluster.ok("auth", "whoami")
 
 
@@ -127,8 +126,6 @@ async def test_objects_are_shown_in_every_form(cluster: Kubectl) -> None:
     assert "Allocated resources" in await cluster.ok("describe", "nodes")
     assert "Started" in await cluster.ok("events", "--for=pod/one")
     assert "Started" in await cluster.ok("get", "events", "--sort-by=.lastTimestamp")
-    told = await cluster.ok("get", "events.events.k8s.io", "-o", "jsonpath={.items[*].regarding.name}")
-    assert "one" in told.split()
     unknown = await cluster("get", "pods", "--field-selector=spec.colour=red")
     assert (unknown.code, "field label not supported: spec.colour" in unknown.err) == (1, True)
     gone = await cluster("get", "pod", "three")

@@ -20,6 +20,7 @@ import yaml
 from actions.base.errors import AccessError, FormatError, UnreachableError
 from actions.base.files import asset
 from actions.base.guard import FencedError, guarded_by
+from actions.blueprint.render import STORED_RUN_LABEL
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import create
@@ -38,7 +39,6 @@ from actions.run.store.lease_object import (
     DOCUMENT,
     LABELS,
     NAMESPACE,
-    RUN_LABEL,
     STOPPED_NOTE,
     STORE_LABEL,
     lease_name,
@@ -221,7 +221,7 @@ def lease_object(run_id: str, text: object, epoch: int = 1) -> dict[str, Any]:
     metadata = {
         "name": lease_name(run_id),
         "namespace": NAMESPACE,
-        "labels": {**LABELS, RUN_LABEL: run_id},
+        "labels": {**LABELS, STORED_RUN_LABEL: run_id},
         "annotations": {DOCUMENT: text if isinstance(text, str) else json.dumps(text)},
     }
     spec = {"leaseTransitions": epoch}
@@ -254,7 +254,7 @@ async def test_leases_of_others_are_named_and_hide_none(session: KubeSession, ru
 async def test_objects_of_others_are_left_out_or_refused(session: KubeSession, run_id: str) -> None:
     store, discovery = KubernetesStore(session), Discovery(session)
     name = run_key(run_id, "files/x")
-    labels = {**LABELS, STORE_LABEL: "object", RUN_LABEL: run_id}
+    labels = {**LABELS, STORE_LABEL: "object", STORED_RUN_LABEL: run_id}
     packed = base64.b64encode(gzip.compress(b"x" * 50_000_000)).decode()
 
     async def put(place: str, notes: dict[str, str], content: dict[str, Any]) -> dict[str, Any]:
@@ -282,7 +282,9 @@ async def test_objects_of_others_are_left_out_or_refused(session: KubeSession, r
             await store.get(name)
         await delete(session, discovery, ref_of_manifest(made))
     await store.remove_run(run_id)
-    maps = await session.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"labelSelector": f"{RUN_LABEL}={run_id}"})
+    maps = await session.get(
+        f"/api/v1/namespaces/{NAMESPACE}/configmaps", {"labelSelector": f"{STORED_RUN_LABEL}={run_id}"}
+    )
     assert maps["items"] == []
 
 

@@ -22,11 +22,11 @@ from actions.cluster.auth.session import KubeSession
 from actions.run.context.store_address import run_key
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import Output, TakenOver, encode_body
-from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
 from actions.run.store.local import LocalStore
 from actions.run.store.objects import (
+    DamagedError,
     LeaseConflictError,
     LeaseDocument,
     RunAbout,
@@ -36,6 +36,7 @@ from actions.run.store.objects import (
     TakenError,
 )
 from actions.run.store.rows import OPEN_BYTES, RowWriter, append_rows, append_to_store, read_rows
+from actions.run.store.s3 import open_store
 from tests.faults.rehearsal import a_sandbox
 from tests.realcluster.running import KINDS, real_cluster
 from tests.support.polling import until
@@ -152,6 +153,16 @@ def rows_of(first: int, count: int, *, size: int = 20) -> list[RecordRow]:
         RecordRow(number, 1.0, "writer", "output", "network", 1, encode_body(body))
         for number, body in enumerate(bodies, start=first)
     ]
+
+
+def writer_of(store: RunStore, run_id: str, journal: Sequence[RecordRow]) -> RowWriter:
+    return RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+
+
+async def append_all(writer: RowWriter, journal: Sequence[RecordRow], after: int = 0) -> int:
+    while after < len(journal):
+        after = await writer.append(journal[after:], epoch=1)
+    return after
 
 
 async def test_an_object_is_created_once(store: RunStore, run_id: str) -> None:
@@ -334,11 +345,13 @@ async def test_another_machine_of_the_same_epoch_waits_for_the_end_of_a_lease(
     assert (await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus())).holder == "a"
 
 
-async def test_a_lease_that_was_removed_is_written_again(store: RunStore, run_id: str) -> None:
+async def test_a_lease_that_was_removed_is_claimed_again(store: RunStore, run_id: str) -> None:
     lease = await take_lease(store, run_id, ANNA, after=None, holder="a", about=ABOUT)
     await store.remove_run(run_id)
     assert await store.lease(run_id) is None
-    again = await renew_lease(store, run_id, lease)
+    with pytest.raises(LeaseConflictError):
+        await renew_lease(store, run_id, lease)
+    again = await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus(), about=ABOUT)
     assert (again.epoch, again.about.title) == (1, "A title")
     found = await store.lease(run_id)
     assert found is not None
@@ -412,7 +425,7 @@ async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, st
 
 async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str) -> None:
     journal = rows_of(1, 100, size=2000)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    writer = writer_of(store, run_id, journal)
     assert await writer.begin(epoch=1) == 0
     sent = 0
     while sent < len(journal):
@@ -423,18 +436,16 @@ async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str
     assert await read_rows(store, run_id) == journal
     for after in (1, 50, 99, 100):
         assert await read_rows(store, run_id, after=after) == journal[after:]
-    again = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    again = writer_of(store, run_id, journal)
     assert await again.begin(epoch=1) == 100
 
 
 async def test_records_whose_answer_was_lost_are_there_once(place: Place, store: RunStore, run_id: str) -> None:
     journal = rows_of(1, 9)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
+    writer = writer_of(store, run_id, journal)
     assert await writer.append(journal[:3], epoch=1) == 3
     await place.lose(writer.append(journal[3:5], epoch=1))
-    sent = 5 if place.kind == "folder" else 3
-    while sent < 9:
-        sent = await writer.append(journal[sent:], epoch=1)
+    await append_all(writer, journal, 5 if place.kind == "folder" else 3)
     assert await read_rows(store, run_id) == journal
 
 
@@ -443,17 +454,15 @@ async def test_a_takeover_has_the_place_of_the_next_record(
     place: Place, store: RunStore, run_id: str, size: int
 ) -> None:
     journal, other = rows_of(1, 3, size=size), await place.open()
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 2:
-        sent = await writer.append(journal[sent:2], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    await append_all(writer, journal[:2])
     row = await append_to_store(other, run_id, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
     assert row.seq == 3
     with pytest.raises(TakenError, match=r"has written record 3 of .* \(epoch 2\)"):
         await writer.append(journal[2:], epoch=1)
     await append_rows(other, run_id, rows_of(4, 1), epoch=2)
     with pytest.raises(TakenError):
-        await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
+        await writer_of(store, run_id, journal).begin(epoch=1)
     with pytest.raises(TakenError, match="meanwhile"):
         await append_to_store(store, run_id, TakenOver(ANNA, 1), clock=CLOCK, epoch=1)
     assert [row.seq for row in await read_rows(store, run_id)] == [1, 2, 3, 4]
@@ -463,8 +472,8 @@ async def test_of_two_writers_of_records_one_is_refused(place: Place, store: Run
     other = await place.open()
     mine, theirs = rows_of(1, 2), [*rows_of(1, 1), *rows_of(2, 1, size=30)]
     await append_rows(store, run_id, mine[:1], epoch=1)
-    first = RowWriter(store, run_id, lambda after, limit: mine[after : after + limit])
-    second = RowWriter(other, run_id, lambda after, limit: theirs[after : after + limit])
+    first = writer_of(store, run_id, mine)
+    second = writer_of(other, run_id, theirs)
     assert (await first.begin(epoch=1), await second.begin(epoch=1)) == (1, 1)
     written = await asyncio.gather(
         first.append(mine[1:], epoch=1), second.append(theirs[1:], epoch=1), return_exceptions=True
@@ -477,19 +486,48 @@ async def test_records_that_were_removed_are_written_again(
     store: RunStore, run_id: str, removed: Sequence[int]
 ) -> None:
     journal = rows_of(1, 90, size=2000)
-    writer = RowWriter(store, run_id, lambda after, limit: journal[after : after + limit])
-    sent = 0
-    while sent < 80:
-        sent = await writer.append(journal[sent:80], epoch=1)
+    writer = writer_of(store, run_id, journal)
+    sent = await append_all(writer, journal[:80])
     listed = await store.objects(run_key(run_id, "journal/"))
     assert len(listed) == 3
     for number in removed:
         await store.delete(listed[number].key)
     if 2 not in removed:  # it is known with the next runner; of the open object with the next record
-        sent = await RowWriter(store, run_id, lambda after, limit: journal[after : after + limit]).begin(epoch=1)
-    while sent < 90:
-        sent = await writer.append(journal[sent:], epoch=1)
+        sent = await writer_of(store, run_id, journal).begin(epoch=1)
+    await append_all(writer, journal, sent)
     assert await read_rows(store, run_id) == journal
+
+
+@pytest.mark.parametrize("damaged", [[0], [1], [2], [0, 1, 2]])
+async def test_records_that_were_damaged_are_written_again(
+    store: RunStore, run_id: str, damaged: Sequence[int]
+) -> None:
+    journal = rows_of(1, 90, size=2000)
+    writer = writer_of(store, run_id, journal)
+    sent = await append_all(writer, journal[:80])
+    listed = await store.objects(run_key(run_id, "journal/"))
+    for number in damaged:
+        await store.replace(listed[number].key, b"rubbish", etag=listed[number].etag)
+    with pytest.raises(DamagedError):
+        await read_rows(store, run_id)
+    if 2 not in damaged:
+        sent = await writer_of(store, run_id, journal).begin(epoch=1)
+    await append_all(writer, journal, sent)
+    assert await read_rows(store, run_id) == journal
+
+
+async def test_damage_hides_no_takeover(place: Place, store: RunStore, run_id: str) -> None:
+    journal, other = rows_of(1, 80, size=2000), await place.open()
+    writer = writer_of(store, run_id, journal)
+    await append_all(writer, journal[:80])
+    await append_to_store(other, run_id, TakenOver(BEN, 2, ANNA), clock=CLOCK, epoch=2)
+    listed = await store.objects(run_key(run_id, "journal/"))
+    await store.replace(listed[0].key, b"rubbish", etag=listed[0].etag)
+    with pytest.raises(TakenError):
+        await writer_of(store, run_id, journal).begin(epoch=1)
+    found = await store.get(listed[0].key)
+    assert found is not None
+    assert found.body == b"rubbish"
 
 
 async def test_a_removal_is_complete_also_while_somebody_writes(place: Place, store: RunStore, run_id: str) -> None:

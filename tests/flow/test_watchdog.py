@@ -30,11 +30,11 @@ from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.run.client import load_run, send_request, set_limits
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_process import main
-from actions.run.journal.elsewhere import read_fence
-from actions.run.limits import guard
+from actions.run.limits import limit_guard
 from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState
+from actions.run.store.access import known_store
 from actions.run.watchdog import keeper
 from actions.run.watchdog.manifests import config_of, watchdog_name, watched_objects
 from actions.run.watchdog.script import NOTE, Api, watch
@@ -80,7 +80,7 @@ spec:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(keeper, "NOTE_SECONDS", 0.5)
-    monkeypatch.setattr(guard, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(limit_guard, "LOOK_SECONDS", 0.2)
 
 
 def a_run(tmp_path: Path, kubeconfig: Path) -> Path:
@@ -191,11 +191,11 @@ async def test_a_silent_run_is_parked_by_its_watchdog_and_its_runner_takes_note(
     async with carried_out(folder) as work:
         await until(lambda: "CronJob" in names_of(folder), "the watchdog")
         assert names_of(folder) == {"ServiceAccount", "Role", "RoleBinding", "CronJob"}
-        lease = ObjectRef("coordination.k8s.io/v1", "Lease", read_fence(folder).namespace, f"eksml-run-{folder.name}")
+        lease = ObjectRef("coordination.k8s.io/v1", "Lease", known_store(folder).namespace, f"eksml-run-{folder.name}")
         await until(lambda: _exists(session, lease), "the run's lease")
         environment = await surroundings(kubeconfig, session, watchdog_name(folder.name), tmp_path / "account")
         view = load_run(folder)
-        config = config_of(view, watched_objects(view), read_fence(folder).namespace)
+        config = config_of(view, watched_objects(view), known_store(folder).namespace)
         cron = await fetch_object(
             session, Discovery(session), ObjectRef("batch/v1", "CronJob", "default", watchdog_name(view.id))
         )

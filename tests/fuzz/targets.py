@@ -21,7 +21,7 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of, load_context
 from actions.fleet.price_file import read_price_file
 from actions.fleet.prices import PriceBook
-from actions.run.output.streams import finding_of_line, points_line_in
+from actions.run.output.streams import points_line_in, value_of_line
 from actions.script.parse import load_script
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import read_log
@@ -80,9 +80,9 @@ def _points(file: Path) -> None:
     curves = Curves()
     for raw in file.read_bytes().split(b"\n"):
         line = points_line_in(raw)
-        finding = finding_of_line(line) if line is not None and not hasattr(line, "pod") else None
-        if isinstance(finding, Point):
-            curves.add(finding)
+        value = value_of_line(line) if line is not None and not hasattr(line, "pod") else None
+        if isinstance(value, Point):
+            curves.add(value)
     options = PlotOptions(is_log=False)
     found = curves_of(curves)
     picture_of(found, [Pen((9, 9, 9), (99, 99, 99))] * len(found), width=60, height=14, options=options)

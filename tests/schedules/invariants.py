@@ -164,9 +164,9 @@ def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
     try:
         # Lines stay on the machine that has read them; points are in the home, and come along.
         copies = [_lines_in(folder) for folder in copies_of(story)]
-        for item in OutputReader(story.folder, "train").findings(limit_bytes=1 << 26)[0]:
-            if isinstance(item.finding, Point):
-                points[item.pod][(item.finding.metric, item.finding.step, item.finding.value)] += 1
+        for item in OutputReader(story.folder, "train").values(limit_bytes=1 << 26)[0]:
+            if isinstance(item.value, Point):
+                points[item.pod][(item.value.metric, item.value.step, item.value.value)] += 1
     except ConsoleError as error:
         yield Violation(Broken.LOG, error.sentence())
         return

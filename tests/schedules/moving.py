@@ -17,8 +17,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.journal.folder import terraform_path
 from actions.run.journal.store import RecordRow
 from actions.run.state.view import RunView
-from actions.run.store.drivers import open_store
 from actions.run.store.rows import read_rows
+from actions.run.store.s3 import open_store
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.audited import length_of_log
 from tests.schedules.host import Command, Host

@@ -41,9 +41,10 @@ from tests.support.fixed_cluster import BROKEN
 from tests.support.snapshots import strips
 from tests.support.waiting import settle
 from tui.app import ConsoleApp
+from tui.feeds.blueprints import BlueprintFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed
 from tui.feeds.remote_runs import RemoteRunFeed
-from tui.feeds.runs import BlueprintFeed, RunFeed
+from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.screens.live_screen import LiveScreen
 from tui.settings.settings import ConsoleSettings
@@ -367,7 +368,8 @@ class FixedConsole:
             if same == _CALM:
                 self.drawn = drawn
                 return
-        raise AssertionError(f"the screen never comes to rest with {shows!r}:\n{text}")
+        trouble = "never comes to rest" if is_there else f"never shows {shows!r}"
+        raise AssertionError(f"the screen {trouble}:\n{text}")
 
     def refresh(self) -> None:
         """Have every screen look at the scene, without a blinking cursor."""

@@ -25,9 +25,9 @@ from actions.run.launch import create_folder
 from actions.run.state.records import Created, Operator
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess
-from actions.run.store.drivers import open_store
 from actions.run.store.objects import RunStore
 from actions.run.store.publish import Publisher
+from actions.run.store.s3 import open_store
 from tests.support.account import REGION, an_account, client
 
 BUCKET = "team-runs"

@@ -19,7 +19,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.checks import DiskCheck
 from actions.blueprint.parameters import bind
 from actions.blueprint.stages import CheckStage, ManifestsStage
-from actions.run.checks.cluster import refusal_of
+from actions.run.checks.cluster import operator_refusal
 from actions.sandbox.programs.files import File, FileView, MemoryVolume
 from actions.sandbox.programs.program import ContainerView
 from actions.sandbox.programs.ray import launch as ray_launch
@@ -210,7 +210,7 @@ def test_a_kuberay_that_would_never_submit_the_jobs_is_refused(version: dict[str
         "args": [argument, "--enable-metrics=true"],
     }
     found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
-    refusal = refusal_of(found, stage.refuses)
+    refusal = operator_refusal(found, stage.refuses)
     assert (refusal is not None) == (version["gang"] == "refuses" and bool(argument))
     assert refusal is None or (refusal.reason and refusal.hint)
 

@@ -12,7 +12,7 @@ from actions.blueprint.render import own_objects
 from actions.blueprint.stages import ManifestsStage
 from actions.blueprint.targets import Manifest
 from actions.fleet.instance_types import InstanceTable
-from actions.run.checks.cluster import refusal_of
+from actions.run.checks.cluster import operator_refusal
 from tests.unit.blueprint.shipped import object_of, shipped
 from tests.unit.blueprint.test_accepted import complaints_about
 from tests.unit.fleet.test_eks_versions import component
@@ -170,7 +170,7 @@ def test_an_mpi_operator_that_refuses_the_jobs_is_refused_itself(name: str, vers
     assert isinstance(stage, ManifestsStage)
     container = {"name": "mpi-operator", "image": version["image"], "args": ["-alsologtostderr"]}
     found = {"kind": "Deployment", "spec": {"template": {"spec": {"containers": [container]}}}}
-    assert (refusal_of(found, stage.refuses) is None) == version["waits_for_workers"]
+    assert (operator_refusal(found, stage.refuses) is None) == version["waits_for_workers"]
 
 
 @pytest.mark.parametrize("name", ["volcano", "kuberay", "mpi-operator", "training-operator"])

@@ -162,10 +162,10 @@ def _launched(
 
 def _fetch_supplies(blueprint: Blueprint, binding: Binding) -> None:
     """Fetch the operators and Terraform modules that are not on this machine."""
-    from actions.blueprint.mirror import copies_of, fetch_missing
+    from actions.blueprint.mirror import fetch_missing, operator_copies
     from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
 
-    if not all(copy.path for copy in copies_of(blueprint, binding)):
+    if not all(copy.path for copy in operator_copies(blueprint, binding)):
         for sentence in asyncio.run(fetch_missing(blueprint, binding, clock=SystemClock())):
             _say(sentence)
     modules = missing_modules(blueprint, binding)

@@ -148,7 +148,7 @@ def _listed(options: Namespace) -> list[RunSummary]:
     runs = list_runs()
     if options.readonly or not any(run.store for run in runs):
         return runs
-    from actions.run.store.taken import note_taken
+    from actions.run.store.elsewhere import note_taken
 
     os.environ.update(_environment(options))  # for boto3
     return list_runs() if asyncio.run(note_taken(runs, at_most_seconds=_STORES_SECONDS)) else runs
@@ -303,11 +303,15 @@ def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
     _to_change(options)
     _require_yes(options, load_run(folder))
+    if options.without_store:
+        from actions.run.store.access import note_vouched
+
+        note_vouched(folder)
+        _say(f"An answer of the store of {folder.name} is not waited for.")
     said = resume_run(
         folder,
         stage=options.stage,
         takeover=options.takeover,
-        without_store=options.without_store,
         environment=_environment(options),
     )
     _say(said)
@@ -336,9 +340,9 @@ def _require_yes(options: Namespace, view: RunView) -> None:
 
 
 def _take_over(options: Namespace) -> int:
-    from tui.cli.run_verbs.takeover import take_over as take_over_run
+    from tui.cli.run_verbs.remote_runs import take_over
 
-    return take_over_run(options)
+    return take_over(options)
 
 
 def _to_change(options: Namespace) -> Path:

@@ -251,10 +251,10 @@ class ScriptWriter:
             return []
         try:
             reader = OutputReader(folder, stage)
-            findings, _ = reader.findings(reader.findings_tail(_TAIL_BYTES))
+            values, _ = reader.values(reader.values_tail(_TAIL_BYTES))
         except JournalError:
             return []
-        return [item.finding for item in findings if isinstance(item.finding, Point)]
+        return [item.value for item in values if isinstance(item.value, Point)]
 
 
 def _with(arguments: Arguments, **values: object) -> Arguments:

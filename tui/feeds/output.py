@@ -38,7 +38,7 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
 
 
 def _has_printed(reader: OutputReader) -> bool:
-    return reader.has_lines() or reader.has_findings()
+    return reader.has_lines() or reader.has_values()
 
 
 def sampled_stage(view: RunView, folder: Path) -> str | None:
@@ -214,7 +214,7 @@ class OwnProgress:
         self.folder = folder
         self.stage = stage
         self._reader = _reader_of(folder, stage)
-        self._offset = self._reader.findings_tail(CHUNK_BYTES)
+        self._offset = self._reader.values_tail(CHUNK_BYTES)
         self._newest: dict[str, TrainingProgress] = {}
 
     def left_seconds(self) -> float | None:
@@ -223,10 +223,10 @@ class OwnProgress:
         Raises:
             JournalError: The output cannot be read.
         """
-        findings, self._offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
-        for item in findings:
-            if isinstance(item.finding, TrainingProgress):
-                self._newest[item.pod] = item.finding
+        values, self._offset = self._reader.values(self._offset, limit_bytes=CHUNK_BYTES)
+        for item in values:
+            if isinstance(item.value, TrainingProgress):
+                self._newest[item.pod] = item.value
         known = [state for state in self._newest.values() if state.total and 0 < state.done < state.total]
         return max((state.remaining_seconds for state in known if state.remaining_seconds is not None), default=None)
 

@@ -7,7 +7,7 @@ store that is away or slow delays no log, and a cluster without the job no histo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -41,6 +41,11 @@ AGAIN_SECONDS = 10.0
 """After a store that did not answer, or refused."""
 _ANSWER_SECONDS = 5.0
 """Limit of one of these looks."""
+FIRST_OWN_SECONDS = 5.0
+OWN_SECONDS = 30.0
+"""Between two questions to the stores of this machine's runs."""
+_OWN_ANSWER_SECONDS = 10.0
+"""Limit of one round of these questions."""
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 0.2
 
@@ -98,8 +103,8 @@ class RemoteRunFeed:
         """
         from actions.cluster.http.errors import ApiAccessError
         from actions.cluster.watch.reflector import Reflector
-        from actions.run.store.cluster_runs import PAGE_SIZE, paths_of
         from actions.run.store.lease_object import SELECTOR
+        from actions.run.store.listing import PAGE_SIZE, paths_of
         from actions.run.store.remote import remote_in
 
         await self._cluster.wait_connected()
@@ -144,6 +149,26 @@ class RemoteRunFeed:
                 self.take_store(found)
             live()
             await self._clock.sleep(STORE_SECONDS)
+
+    async def follow_own(
+        self,
+        listed: Callable[[], Sequence[RunSummary]],
+        refresh: Callable[[], Awaitable[None]],
+        live: Callable[[], None],
+    ) -> None:
+        """Ask who carries out this machine's runs that have a store but no runner, until cancelled.
+
+        Args:
+            listed: Returns the runs of this machine.
+            refresh: Reads their list again.
+            live: Called after each round.
+        """
+        await self._clock.sleep(FIRST_OWN_SECONDS)
+        while True:
+            if await has_taken_over(listed()):
+                await refresh()
+            live()
+            await self._clock.sleep(OWN_SECONDS)
 
     def take_store(self, found: StoreLook) -> None:
         """Show the runs of the operator's store."""
@@ -236,6 +261,19 @@ class RemoteRunFeed:
         waits = [SILENT_SECONDS - age for age in ages if age <= SILENT_SECONDS]
         if waits:
             self._request_in(min(waits) + 1.0)
+
+
+async def has_taken_over(listed: Sequence[RunSummary]) -> bool:
+    """Return whether a store names another machine for one of these runs, which is noted with the run.
+
+    Nothing is read, and nothing imported, while none of them has a store. The connected cluster is watched beside this.
+    """
+    runs = [run for run in listed if run.store]
+    if not runs:
+        return False
+    from actions.run.store.elsewhere import note_taken
+
+    return bool(await note_taken(runs, at_most_seconds=_OWN_ANSWER_SECONDS))
 
 
 def _look_at(store: str, skipped: Collection[str]) -> StoreLook | None:

@@ -114,13 +114,13 @@ class RunActions:
         Raises:
             ConsoleError: One cannot be had; or see `require_preconditions`.
         """
-        from actions.blueprint.mirror import CopyState, copies_of, fetch_missing
+        from actions.blueprint.mirror import CopyState, fetch_missing, operator_copies
         from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
         from actions.run.launch import require_preconditions
 
         chosen = blueprint.under(binding.preset)
         await self._disk.call(require_preconditions, chosen, binding, before_fetching=True)
-        copies = await self._disk.call(copies_of, chosen, binding)
+        copies = await self._disk.call(operator_copies, chosen, binding)
         modules = await self._disk.call(missing_modules, chosen, binding)
         absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
         absent += [module.key for module in modules]
@@ -215,7 +215,7 @@ class RunActions:
 
         Args:
             run_id: Its whole id.
-            source: See `opened_source`; empty for its store as far as it is known here, else the connected cluster.
+            source: See `source_for`.
             confirm: Its id again, as typed.
             is_machine_gone: The other machine no longer exists.
             say: Takes a sentence on each step, at once: one of them waits for a quarter of a minute.
@@ -226,8 +226,7 @@ class RunActions:
         Raises:
             ConsoleError: See `take_over_run`.
         """
-        from actions.run.takeover.origin import opened_source
-        from actions.run.takeover.takeover import CLUSTER, store_known_here, take_over_run
+        from actions.run.takeover.origin import source_for, take_over_from
 
         said: list[str] = []
 
@@ -238,18 +237,17 @@ class RunActions:
                 say(text)
 
         target = self._settings.target
-        place = source or self._settings.store or store_known_here(run_id) or CLUSTER
-        async with opened_source(place, run_id, target, self._clock, confirm=confirm) as store:
-            done = await take_over_run(
-                run_id,
-                store,
-                self._clock,
-                confirm=confirm,
-                is_machine_gone=is_machine_gone,
-                environment=self._settings.run_environment,
-                target=target if target.context or place == CLUSTER else None,
-                say=tell,
-            )
+        done = await take_over_from(
+            source_for(run_id, source, self._settings.store),
+            run_id,
+            target,
+            self._clock,
+            is_chosen=bool(target.context),
+            confirm=confirm,
+            is_machine_gone=is_machine_gone,
+            environment=self._settings.run_environment,
+            say=tell,
+        )
         left_out = [f"Left alone: {line.rstrip('.')}." for line in done.left_out]
         first = f"This machine carries out {done.folder.name} (epoch {done.epoch})."
         return " ".join([first, *said, *done.sentences, *left_out])

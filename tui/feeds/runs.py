@@ -1,4 +1,4 @@
-"""The feeds of runs: the journal of the run on screen, the list of all, the blueprints to launch."""
+"""The feed of runs: the journal of the run on screen, and the list of all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from actions.run.journal.run_ids import short_ids
 from actions.run.state.view import Notice, RunState, RunView, StageState, StageView, is_watched_only
 
 if TYPE_CHECKING:
-    from actions.blueprint.catalogue import BrokenBlueprint, Catalogue
-    from actions.blueprint.model import Blueprint
     from actions.run.journal.reader import RunReader, RunSummary
     from actions.run.store.remote import RemoteRun
     from actions.run.summaries import RunListing
@@ -104,6 +102,8 @@ class RunFeed:
         self._listed_at = float("-inf")
         self._listed: tuple[object, ...] | None = None
         """The run on screen, its state, notices and stages when the list was read."""
+        self._here = 0
+        """The folder that the run on screen, of another machine, had here when the list was read."""
         self._disk = NamedExecutor("runs")
 
     @property
@@ -256,6 +256,7 @@ class RunFeed:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
         self._listed = self._to_list
+        self._here = await self._disk.call(_folder_number, self.remote)
         listings = await self._disk.call(_listings, self._clock.now().timestamp())
         while True:
             listing = await self._disk.call(next, listings)
@@ -291,7 +292,8 @@ class RunFeed:
         while True:
             await self._follow()
             is_another = self.view is not None and self._to_list != self._listed
-            if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
+            has_come = self.remote is not None and await self._disk.call(_folder_number, self.remote) != self._here
+            if is_another or has_come or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
 
@@ -386,56 +388,21 @@ def _taken_home(run_id: str, here: Sequence[RunSummary], elsewhere: Sequence[Rem
     return next((run.folder for run in here if run.id == run_id and not run.error), None)
 
 
+def _folder_number(run: RemoteRun | None) -> int:
+    """Return the inode of the folder that a run has on this machine; 0 if it has none."""
+    from actions.run.journal.folder import runs_folder
+
+    try:
+        return (runs_folder() / run.id).stat().st_ino if run is not None else 0
+    except OSError:
+        return 0
+
+
 def _listings(now: float) -> Iterator[RunListing]:
     from actions.run.journal.folder import runs_folder  # on the thread that reads: the first frame needs no journal
     from actions.run.summaries import summaries_in
 
     return summaries_in(runs_folder()).listings(now, piece_seconds=_PIECE_SECONDS)
-
-
-class BlueprintFeed:
-    """The feed of the catalogue of blueprints. Used on the loop only.
-
-    Args:
-        folders: Folders of blueprint folders; empty for the usual places.
-        changed: Called when the catalogue has been read.
-    """
-
-    def __init__(self, folders: tuple[Path, ...], changed: Callable[[], None]) -> None:
-        self.found: tuple[Blueprint, ...] = ()
-        self.broken: tuple[BrokenBlueprint, ...] = ()
-        self.is_read = False
-        """True after the catalogue has been read once."""
-        self._folders = folders
-        self._changed = changed
-        self._disk = NamedExecutor("blueprints")
-
-    async def run(self) -> None:
-        """Read the catalogue."""
-        catalogue = await self._disk.call(_catalogue, self._folders)
-        self.found, self.broken = await self._disk.call(catalogue.read)
-        self.is_read = True
-        self._changed()
-
-    async def find(self, blueprint_id: str) -> Blueprint:
-        """Return the blueprint with this id, read again.
-
-        Raises:
-            MissingError: There is none.
-            BlueprintError: It is broken.
-        """
-        catalogue = await self._disk.call(_catalogue, self._folders)
-        return await self._disk.call(catalogue.find, blueprint_id)
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._disk.close()
-
-
-def _catalogue(folders: tuple[Path, ...]) -> Catalogue:
-    from actions.blueprint.catalogue import Catalogue
-
-    return Catalogue(folders) if folders else Catalogue.usual()
 
 
 def _is_silent(others: RemoteRunFeed | None, run: RemoteRun) -> bool:

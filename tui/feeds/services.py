@@ -16,14 +16,14 @@ from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
+from tui.feeds.blueprints import BlueprintFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.output import CurveFeed
 from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
-from tui.feeds.runs import BlueprintFeed, RunFeed
+from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
-from tui.feeds.taken import TakenFeed
 from tui.feeds.ticker import Ticker
 from tui.feeds.training import TrainingFeed
 from tui.settings.settings import ConsoleSettings
@@ -101,7 +101,6 @@ class ConsoleServices:
         self.curves = CurveFeed(ticker.request_paint)
         self.training = TrainingFeed(self.runs, self.curves, clock, self._has_news, partial(_live_pods, self.cluster))
         self.alarms.sources.append(lambda: self.training.alarms)
-        self.taken = TakenFeed(clock, lambda: self.runs.summaries, self.runs.refresh_list)
         self.paid = PaidFeed(
             self.runs,
             self.cluster,
@@ -156,7 +155,9 @@ class ConsoleServices:
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
             self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
             if not self.settings.readonly:
-                self.supervisor.keep(TAKEN, lambda: self.taken.run(lambda: self.supervisor.mark_live(TAKEN)))
+                live = partial(self.supervisor.mark_live, TAKEN)
+                own = partial(self.remote.follow_own, lambda: self.runs.summaries, self.runs.refresh_list, live)
+                self.supervisor.keep(TAKEN, own)
             if store := self.settings.store:
                 live = partial(self.supervisor.mark_live, STORE_RUNS)
                 self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tui.feeds.services import RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import TablePane, bindings_of
-from tui.present import remote_runs as rows
+from tui.present import runs as rows
 from tui.present.cells import CellValue
-from tui.present.remote_runs import RunRow
+from tui.present.runs import RunRow
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext, key_name
 from tui.widgets.table_model import SPARE, Column

@@ -35,11 +35,11 @@ class Entries:
         self, fields: Mapping[str, Parameter], values: Mapping[str, Scalar], check: Check = no_mistakes
     ) -> None:
         self.fields = fields
-        self.texts = {key: text_of(values.get(key, field.default)) for key, field in fields.items()}
+        self.texts = {key: text_of_value(values.get(key, field.default)) for key, field in fields.items()}
         self.values: Mapping[str, Scalar] = {}
         """Every value that can be read, by key."""
         self.mistakes: Mapping[str, str] = {}
-        """What is wrong, by key, in the order of the fields."""
+        """Phrases such as `must be 1–64`, by key, in the order of the fields."""
         self._check = check
         self._review()
 
@@ -64,7 +64,7 @@ class Entries:
 
     def is_changed(self, key: str) -> bool:
         """Return whether a field holds anything but its default."""
-        return self.texts[key].strip() != text_of(self.fields[key].default)
+        return self.texts[key].strip() != text_of_value(self.fields[key].default)
 
     def note(self, key: str) -> Cells:
         """Return what stands beside a field: its mistake, else its default if it differs, and its bounds."""
@@ -73,7 +73,9 @@ class Entries:
         field = self.fields[key]
         if not self.is_changed(key):
             return (Span(f"  {bounds(field)}", Tone.MUTED),)
-        words = " · ".join(part for part in (f"default {text_of(field.default) or 'empty'}", bounds(field)) if part)
+        words = " · ".join(
+            part for part in (f"default {text_of_value(field.default) or 'empty'}", bounds(field)) if part
+        )
         return (Span("● ", Tone.ACCENT), Span(words, Tone.MUTED))
 
     def explanation(self, key: str) -> str:
@@ -88,7 +90,7 @@ class Entries:
         return f"{name}: {counted(len(keys), 'field')}" + (f" ({changed} changed)" if changed else "")
 
 
-def text_of(value: Scalar) -> str:
+def text_of_value(value: Scalar) -> str:
     """Format a value as it is typed."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
@@ -97,7 +99,7 @@ def options_of(field: Parameter) -> tuple[str, ...]:
     """Return the options of a field, as shown; empty for one that takes text."""
     if field.type is ParameterType.BOOLEAN:
         return ("yes", "no")
-    return tuple(map(text_of, field.choices))
+    return tuple(map(text_of_value, field.choices))
 
 
 def bounds(field: Parameter) -> str:

@@ -1,4 +1,4 @@
-"""A run in words: its row, heading, stages, and pending approvals."""
+"""A run in words: its heading, stages, and pending approvals."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from actions.run.state.view import (
     is_watched_only,
     notice_line,
 )
-from tui.present.cells import Cells, CellValue, Span, Tone, width_of
+from tui.present.cells import Cells, Span, Tone, width_of
 from tui.present.limits import limit_lines
 from tui.present.rail import GLYPHS, LOOKS, NO_PROGRESS, StageLook, warning_of
 from tui.present.text import clock_text
 
 if TYPE_CHECKING:
-    from actions.run.journal.reader import RunSummary  # the first frame needs no journal
+    pass  # the first frame needs no journal
 
 
 RUN_TONES = {
@@ -398,53 +398,6 @@ def _listed(texts: Iterable[str], tone: Tone, width: int) -> list[Cells]:
     return lines
 
 
-def search_text(run: RunSummary) -> str:
-    """Return the text that a filter on runs matches."""
-    return " ".join((run.id, run.blueprint_id, run.title, run.cluster, run.state.value, run.stage, run.error))
-
-
 def trouble_in(notices: Iterable[Notice]) -> str:
     """Return which stage's pods crash, restart or were killed: `Pre-training: worker-7 restarted 7×, …`; or nothing."""
     return next((notice.text for notice in notices if notice.kind is NoticeKind.PODS), "")
-
-
-def summary_state_cell(run: RunSummary) -> Span:
-    """The run's state, red while its pods are in trouble, of a copy as such, or `unreadable`."""
-    if run.error:
-        return Span("unreadable", Tone.BAD)
-    if run.is_copy:
-        return Span(f"copy, {run.state.value}", Tone.MUTED)
-    if trouble_in(run.notices):
-        return Span(f"▲ {run.state.value}", Tone.BAD)
-    return Span(state_words(run.state, run.paid), RUN_TONES[run.state])
-
-
-LEAST_TROUBLE = 24
-"""Columns from which a cell has what is wrong instead of the stage: the beginning of less says nothing."""
-
-
-def stage_cell(run: RunSummary, width: int = 0) -> CellValue:
-    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read.
-
-    Where there is room (`width` columns; 0: as much as need be), what is wrong with the pods of the stage.
-    """
-    if run.error:
-        return Span(run.error, Tone.BAD)
-    if run.leftovers:
-        return Span(f"{counted(run.leftovers, 'object')} left", Tone.BAD)
-    if run.unknown:
-        return Span("leftovers unknown", Tone.WARN)
-    if run.is_store_behind:
-        return Span("store behind", Tone.WARN)
-    trouble = trouble_in(run.notices)
-    if trouble:
-        return Span(run.stage if 0 < width < LEAST_TROUBLE else trouble.partition(": ")[2], Tone.BAD)
-    if run.stage and run.state is RunState.FAILED:
-        return Span(run.stage, Tone.BAD)
-    return run.stage or Span("-", Tone.MUTED)
-
-
-def took_text(run: RunSummary, now: float) -> str:
-    """Return how long the run's stages have taken; `-` before the first."""
-    seconds = run.took_seconds(now)
-    return "-" if seconds is None else duration(seconds)

@@ -142,7 +142,7 @@ class WrappedLine(msgspec.Struct, frozen=True):
     line: int
 
 
-def rows_of(lines: Iterable[str], width: int) -> list[WrappedLine]:
+def wrapped_lines(lines: Iterable[str], width: int) -> list[WrappedLine]:
     """Wrap lines into rows of `width` terminal columns; a width of 0 wraps nothing."""
     return [WrappedLine(text, index) for index, line in enumerate(lines) for text in _wrapped(line, width)]
 

@@ -136,7 +136,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._worded = partial(console_words, services=services)
         self._header = Lines(id="header")
         self._form = ParameterForm(
-            self._fields(), shown=shown_fields(blueprint), values=self._entries(), check=self._check_limits
+            self._fields(),
+            shown=shown_fields(blueprint),
+            values=self._entries(),
+            check=lambda values: limit_mistakes(values, now=services.clock.now()),
         )
         self._lines = Lines(id="plan-lines")
 
@@ -364,9 +367,6 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             parse_store(store)
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
-
-    def _check_limits(self, values: Mapping[str, Scalar]) -> Mapping[str, str]:
-        return limit_mistakes(values, now=self._services.clock.now())
 
     def _fields(self) -> dict[str, Parameter]:
         fields = fields_of(

@@ -16,7 +16,7 @@ from textual.widgets import Input
 from actions.base.errors import RefusedError
 from actions.base.wording import counted
 from tui.present.cells import Cells, Span, Tone
-from tui.present.text import WrappedLine, rows_of
+from tui.present.text import WrappedLine, wrapped_lines
 from tui.terminal.clipboard import Clipboard, Clipping, copy_out
 from tui.widgets.base import Lines, NavigableWidget
 
@@ -135,7 +135,7 @@ class TextView(NavigableWidget, can_focus=True):
 
     def _lay_out(self) -> None:
         line = self._rows[self._top].line if self._top < len(self._rows) else 0
-        self._rows = rows_of(self._lines, self.size.width - 1 if self._is_wrapped else 0)
+        self._rows = wrapped_lines(self._lines, self.size.width - 1 if self._is_wrapped else 0)
         self._top = next((at for at, row in enumerate(self._rows) if row.line == line), 0)
         self._clamp()
 

@@ -18,7 +18,7 @@ from actions.base.wording import folded
 from actions.blueprint.model import Parameter
 from actions.blueprint.parts import Scalar
 from tui.present.cells import Span, Tone, fit
-from tui.present.form import Check, Entries, no_mistakes, options_of, text_of
+from tui.present.form import Check, Entries, no_mistakes, options_of, text_of_value
 from tui.widgets.base import Lines, LineWidget, WidgetMessage
 
 _TITLE_WIDTH = 26
@@ -29,7 +29,7 @@ UNGROUPED = "Others"
 """The heading of folded fields without a group."""
 
 
-class Choice(Select[str], inherit_bindings=False):
+class ChoiceInput(Select[str], inherit_bindings=False):
     """Some options, turned by arrows or chosen from the list that a click opens.
 
     No letter turns them: a line that was meant for another place would change the launch.
@@ -60,10 +60,10 @@ class FieldRow(LineWidget):
 
     DEFAULT_CSS = """
     FieldRow { height: 1; width: 1fr; layout: horizontal; }
-    FieldRow > Input, FieldRow > Choice { margin-left: 26; width: 36%; min-width: 24; max-width: 48; height: 1; }
-    FieldRow > Choice > SelectCurrent, FieldRow > Choice:focus > SelectCurrent { height: 1; border: none; }
-    FieldRow > Choice > SelectCurrent, FieldRow > Input { background: $surface; }
-    FieldRow > Choice:focus > SelectCurrent, FieldRow > Input:focus { background: $primary 25%; text-style: bold; }
+    FieldRow > Input, FieldRow > ChoiceInput { margin-left: 26; width: 36%; min-width: 24; max-width: 48; height: 1; }
+    FieldRow > ChoiceInput > SelectCurrent, FieldRow > ChoiceInput:focus > SelectCurrent { height: 1; border: none; }
+    FieldRow > ChoiceInput > SelectCurrent, FieldRow > Input { background: $surface; }
+    FieldRow > ChoiceInput:focus > SelectCurrent, FieldRow > Input:focus { background: $primary 25%; text-style: bold; }
     FieldRow > Input.-wrong, FieldRow > Input.-wrong:focus { background: $error 25%; }
     """
 
@@ -72,13 +72,13 @@ class FieldRow(LineWidget):
         self.key = key
         options, text = options_of(entries.fields[key]), entries.texts[key]
         self._entries = entries
-        self.editor = Choice(options, text) if options else Input(text, compact=True)
+        self.editor = ChoiceInput(options, text) if options else Input(text, compact=True)
         if isinstance(self.editor, Input):
             self.editor.cursor_blink = False
 
     @property
     def text(self) -> str:
-        """What the editor holds."""
+        """The text in the editor."""
         return str(self.editor.value)
 
     def compose(self) -> ComposeResult:
@@ -86,11 +86,11 @@ class FieldRow(LineWidget):
         yield self.editor
 
     def put(self, text: str) -> None:
-        """Set what the editor holds."""
+        """Put a text into the editor."""
         self.editor.value = text
 
     def show(self, entries: Entries) -> None:
-        """Show what the form holds of this field."""
+        """Show the field of these entries."""
         self._entries = entries
         self.put(entries.texts[self.key])
         self.review()
@@ -286,7 +286,7 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
     def action_reset(self) -> None:
         """Reset the current field to its default."""
         if self._current is not None and self._current.has_focus_within:
-            self._current.put(text_of(self.entries.fields[self._current.key].default))
+            self._current.put(text_of_value(self.entries.fields[self._current.key].default))
 
     def _explain(self) -> None:
         if self._current is None:

@@ -107,7 +107,7 @@ def version_observation(version: str, *, minimum: str, maximum: str) -> Observat
     return passed(f"{shown}.")
 
 
-def refusal_of(found: Manifest, refusals: Sequence[OperatorRefusal]) -> OperatorRefusal | None:
+def operator_refusal(found: Manifest, refusals: Sequence[OperatorRefusal]) -> OperatorRefusal | None:
     """Return the reason for which an installed operator cannot be used; `None` without one.
 
     Args:

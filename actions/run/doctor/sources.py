@@ -17,7 +17,7 @@ from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.terraform_modules import missing_modules, needed_modules
 from actions.cloud.ecr import Repository, fetch_digest, repository_of
-from actions.run.checks.cluster import refusal_of
+from actions.run.checks.cluster import operator_refusal
 from actions.run.checks.external import aws_session, check_address
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
@@ -103,7 +103,7 @@ async def check_operator(
     named = f"{source.name} {source.version}"
     installed = await find_installed(connection, stage, launch.namespace)
     if installed is not None:
-        refusal = refusal_of(installed, stage.refuses)
+        refusal = operator_refusal(installed, stage.refuses)
         if refusal is not None:
             return failed(f"{refusal.reason}.", remedy=refusal.hint)
         return passed(f"{source.name} is in the cluster.")

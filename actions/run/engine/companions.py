@@ -19,10 +19,10 @@ from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.folder import kubeconfig_path
-from actions.run.limits.guard import LimitGuard
+from actions.run.limits.limit_guard import LimitGuard
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
-from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store
+from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store, require_traces
 from actions.run.store.objects import RunStore
 from actions.run.store.publish import Publisher
 from actions.run.teardown.sharing import local_users
@@ -91,7 +91,12 @@ def access_of(folder: Path, current: Callable[[], RunView], backend: RunBackend,
         connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
         return None if connection is None else cluster_store(connection, folder, view)
 
-    return StoreAccess(current, store, opened, removes_cluster=_removal_by(backend))
+    async def traced(view: RunView) -> None:
+        connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
+        if connection is not None:
+            await require_traces(connection, folder, view)
+
+    return StoreAccess(current, store, opened, removes_cluster=_removal_by(backend), require_traces=traced)
 
 
 def own_access_of(
@@ -104,7 +109,17 @@ def own_access_of(
         uid = known_cluster_uid(view)
         return await chosen_cluster_store(await cluster.open(uid), folder, view) if uid else None
 
-    return StoreAccess(current, store, opened, disconnect=cluster.aclose, removes_cluster=_removal_by(backend))
+    async def traced(view: RunView) -> None:
+        await require_traces(await cluster.open(known_cluster_uid(view)), folder, view)
+
+    return StoreAccess(
+        current,
+        store,
+        opened,
+        disconnect=cluster.aclose,
+        removes_cluster=_removal_by(backend),
+        require_traces=traced,
+    )
 
 
 def _removal_by(backend: RunBackend) -> Callable[[RunView], bool]:

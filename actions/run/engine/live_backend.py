@@ -182,13 +182,14 @@ class LiveBackend:
         if self._access is not None:
             await self._access.aclose()
 
-    def read_only_context(self, view: RunView) -> StageContext:
-        """Return a context for reading: of the first stage, with a journal that records nothing.
+    def read_only_context(self, view: RunView, stage: StageView | None = None) -> StageContext:
+        """Return a context for reading: of a stage, or the first one, with a journal that records nothing.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return self.context(view, view.stages[0], _DiscardingRecorder(view.stages[0]))
+        stage = stage or view.stages[0]
+        return self.context(view, stage, _DiscardingRecorder(stage))
 
     def context(self, view: RunView, stage: StageView, journal: StageJournal) -> StageContext:
         """Return the context of a stage's handler.

@@ -20,7 +20,6 @@ from actions.base.untrusted import plain_text, redact
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend
 from actions.run.engine.companions import Companion, access_of, accompanied, companions_of, finished
-from actions.run.engine.fence import Fence
 from actions.run.engine.runner import Runner
 from actions.run.engine.runner_journal import RunnerJournal, when_usable
 from actions.run.engine.systemd import CANNOT
@@ -29,6 +28,7 @@ from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.state.view import NoticeKind, RunView
 from actions.run.store.access import store_of
+from actions.run.store.fence import Fence
 from actions.run.store.lease import this_holder
 from actions.run.store.objects import RunStore
 from actions.run.store.publish import Publisher

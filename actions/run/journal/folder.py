@@ -12,6 +12,8 @@ when its quota is exceeded.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import struct
 import zlib
 from contextlib import suppress
@@ -25,6 +27,8 @@ from actions.base.files import PRIVATE_FILE, free_bytes, read_file, state_folder
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 """The variable that names the AWS endpoint; a run keeps the one that it was launched with."""
+ALLOCATION_BYTES = 512
+"""The unit of `st_blocks`."""
 S3_ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_S3"
 """The one for S3 alone, where a run's store may be."""
 
@@ -74,9 +78,9 @@ def heartbeat_path(folder: Path) -> Path:
     return folder / "heartbeat"
 
 
-def fence_path(folder: Path) -> Path:
-    """Return the block with the last moment at which this machine was sure to carry out the run."""
-    return folder / "fence"
+def watched_path(folder: Path) -> Path:
+    """Return the block with the reason why the run can only be watched in this folder."""
+    return folder / "watched"
 
 
 def starts_path(folder: Path) -> Path:
@@ -135,6 +139,65 @@ def write_block(path: Path, content: bytes) -> bool:
         finally:
             os.close(descriptor)
     return False
+
+
+def folders_in(base: Path) -> list[Path]:
+    """Return the folders in a folder, hidden ones too; none if it cannot be read."""
+    try:
+        return [base / entry.name for entry in os.scandir(base) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+_ASIDE = re.compile(r"\.(?P<run>.+)\.before-epoch-(?P<epoch>[0-9]{1,9})")
+
+
+def aside_path(folder: Path, epoch: int) -> Path:
+    """Return the place of a run's folder that is put aside for one of a later epoch."""
+    return folder.with_name(f".{folder.name}.before-epoch-{epoch}")
+
+
+def run_put_aside(name: str) -> str:
+    """Return the run whose folder of this name was put aside; empty for any other folder."""
+    match = _ASIDE.fullmatch(name)
+    return match["run"] if match else ""
+
+
+def put_aside_of(folder: Path) -> list[Path]:
+    """Return the earlier folders of a run that were put aside, in the order of their epochs."""
+    found = [one for one in folders_in(folder.parent) if run_put_aside(one.name) == folder.name]
+    return sorted(found, key=lambda one: int(one.name.rpartition("-")[2]))
+
+
+def allocated_bytes(folder: Path) -> int:
+    """Return the bytes of the disk that a folder takes, with all below it; links are not followed."""
+    total = 0
+    pending = [str(folder)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * ALLOCATION_BYTES
+        except OSError:
+            continue
+    return total
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of a run: in one step for whoever lists runs.
+
+    Raises:
+        ConfigError: It cannot be removed.
+    """
+    gone = folder.with_name(f".{folder.name.removeprefix('.')}.{os.getpid()}.forgotten")
+    try:
+        folder.rename(gone)
+        shutil.rmtree(gone)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be removed: {error.strerror}.", hint="Check its permissions.") from error
 
 
 def read_block(path: Path) -> bytes:

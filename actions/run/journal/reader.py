@@ -13,17 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import JournalError, RefusedError
+from actions.base.errors import JournalError
 from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
-from actions.run.journal.elsewhere import read_elsewhere, read_fence
 from actions.run.journal.folder import has_room, journal_path
 from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
-from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.schema import require_version
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, translated
+from actions.run.journal.watched import WatchedOnly, read_watched
 from actions.run.limits.options import short_limits
 from actions.run.limits.rules import limit_notices
 from actions.run.paid import RunPaid, paid_by
@@ -136,6 +135,7 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
 
 STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
 COPY = "It is a copy of the folder of run {run}, to look at only."
+COPY_REMEDY = "Name the run itself. If its own folder is lost, give this one its name."
 
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
@@ -177,8 +177,9 @@ class RunReader:
         self._guard = threading.Lock()
         self.newest: RunView | None = None
         """The result of the last poll that found something."""
+        self.watched: WatchedOnly | None = None
+        """The reason for which the run can only be watched here, as of that poll."""
         self._is_alive = self._is_starting = False
-        self._is_mirrored = read_mark(folder) is not None
         self._folded: RunView | None = None
         self._near: tuple[Notice, ...] = ()
         self._looked_at = 0.0
@@ -218,35 +219,31 @@ class RunReader:
 
     def _poll(self) -> RunView | None:
         self._take(only_news=True)
-        mark = read_mark(self.folder) if self._is_mirrored else None
-        if mark is not None:
-            return self._poll_copy(mark)
-        self._is_mirrored = False
-        original = self._original()
+        watched = read_watched(self.folder)
+        original = "" if watched is not None and not watched.epoch else self._original()
         lease = self._lease if self._lease is not None and self._lease.is_alive and not original else None
         beat = self._watch.heartbeat_of(lease)
         notices = self._watch.notices(lease, beat)
-        notes = dict(beat.notes) if beat else {}
-        troubles = dict(beat.troubles) if beat and lease is not None else {}
-        is_idle = lease is None or _is_stalled(notices)
-        fence = read_fence(self.folder) if is_idle else None
+        notes = dict(beat.notes) if beat else watched.notes if watched else {}
+        troubles = dict(beat.troubles) if beat and lease is not None else watched.troubles if watched else {}
         is_starting = self._awaits_runner() if lease is None else not (lease.is_taken or _is_stalled(notices))
-        seen = (len(self._records), lease, notices, notes, troubles, fence, is_starting)
+        seen = (len(self._records), lease, notices, notes, troubles, watched, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
             return None
-        self._seen, self._is_alive, self._is_starting = seen, lease is not None, is_starting
-        view = self._folded = fold(self._records, holder=lease.token if lease else "")
+        writer = lease.token if lease else watched.writer if watched else ""
+        self._seen, self._is_alive, self._is_starting = seen, bool(writer), is_starting
+        view = self._folded = fold(self._records, holder=writer)
         if not is_same:
             self._looked_at = 0.0
         notices = (*self._near_limits(), *notices)
-        other = read_elsewhere(self.folder, view.epoch) if is_idle else None
+        self.watched = watched if watched is not None and watched.holds_for(view) and not original else None
         if original:
-            notices = (Notice(NoticeKind.COPY, COPY.replace("{run}", view.id), place=view.id), *notices)
+            copy = Notice(NoticeKind.COPY, COPY.replace("{run}", view.id), place=view.id, hint=COPY_REMEDY)
+            notices = (copy, *notices)
             view = replace(view, id=printable(self.folder.name))
-        elif other is not None:
-            text = f"It {other.deed}." if other.is_copy else f"It was taken over by {other.name}."
-            notices = (Notice(NoticeKind.ELSEWHERE, text, other.at), *notices)
+        elif self.watched is not None:
+            notices = (self.watched.notice(), *notices)
         elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
         elif self._has_left_home_behind(view):
@@ -278,18 +275,6 @@ class RunReader:
         if self._lease is not None or newest is None or not isinstance(newest.body, RunRequest):
             return False
         return 0.0 <= self._clock.now().timestamp() - newest.at < _START_SECONDS
-
-    def _poll_copy(self, mark: MirrorMark) -> RunView | None:
-        """Return the run as the mark of a copy describes its runner."""
-        view = fold(self._records, holder=mark.writer if mark.is_live else "")
-        notices = mark.notices(self.folder.name, self._clock.now().timestamp(), is_unattended=is_unattended(view))
-        seen = (len(self._records), mark.is_live, notices, mark.notes, mark.troubles)
-        if seen == self._seen:
-            return None
-        self._seen, self._is_alive = seen, mark.is_live
-        view = replace(view, state=state_with(view.state, notices), notices=notices)
-        self.newest = with_troubles(_with_notes(view, mark.notes), mark.troubles)
-        return self.newest
 
     def _near_limits(self) -> tuple[Notice, ...]:
         """Return the limits that are near, as of a few seconds ago."""
@@ -342,20 +327,6 @@ def load_run(folder: Path) -> RunView:
     if view is None:
         raise JournalError(f"{folder} cannot be read.")
     return view
-
-
-def refuse_copy(view: RunView) -> None:
-    """Refuse to act on a run whose folder has another name than the run, as a copy of it has.
-
-    Raises:
-        RefusedError: With the way out.
-    """
-    copy = next((notice for notice in view.notices if notice.kind is NoticeKind.COPY), None)
-    if copy is not None:
-        raise RefusedError(
-            f"{view.id} cannot be acted on: {copy.text[0].lower()}{copy.text[1:]}",
-            hint="Name the run itself. If its own folder is lost, give this one its name.",
-        )
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -427,8 +398,6 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         now: Seconds since the epoch, for what it has cost so far.
     """
     kinds = {notice.kind for notice in view.notices}
-    is_copy = NoticeKind.COPY in kinds
-    other = read_elsewhere(reader.folder, view.epoch) if not (is_copy or reader.runner_alive) else None
     return RunSummary(
         id=view.id,
         folder=reader.folder,
@@ -454,7 +423,7 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         owner=str(view.owner or ""),
         store=view.store,
         has_runner=reader.runner_alive,
-        taken_by=other.name if other is not None else "",
+        taken_by=reader.watched.who if reader.watched is not None else "",
     )
 
 

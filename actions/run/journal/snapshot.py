@@ -24,7 +24,7 @@ from pathlib import Path
 
 from actions.base.errors import JournalError
 from actions.run.journal.schema import damaged
-from actions.run.journal.store import reading
+from actions.run.journal.store import descriptor_of
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -219,7 +219,7 @@ def _require_file(path: Path) -> None:
 
 
 def _content(path: Path) -> bytes:
-    with reading(path) as descriptor:
+    with descriptor_of(path) as descriptor:
         parts: list[bytes] = []
         size = 0
         while part := os.pread(descriptor, _CHUNK_BYTES, size):

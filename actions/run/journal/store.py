@@ -25,7 +25,6 @@ from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesys
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.run.journal.folder import has_room, journal_path, release_reserve
-from actions.run.journal.mirrored import refuse_mirrored
 from actions.run.journal.schema import damaged, make_tables, require_version
 from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, encode_body, record_kind
 from actions.run.state.view import NoticeKind
@@ -62,7 +61,7 @@ def connection_closed(key: FileKey) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[int]:
+def descriptor_of(path: Path) -> Iterator[int]:
     """Open a descriptor to read `path` with, by `os.pread`; closing it leaves SQLite's locks in place.
 
     Raises:
@@ -469,12 +468,11 @@ def append_record(
         attempt: The attempt of that stage.
 
     Raises:
-        RefusedError: This process is read-only, or the folder is a copy of a run of another machine.
+        RefusedError: This process is read-only.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal is damaged.
     """
     refuse_if_readonly(deed)
-    refuse_mirrored(folder, deed)
 
     def write() -> None:
         journal = Journal(journal_path(folder), clock or SystemClock())

@@ -19,7 +19,7 @@ from actions.base.clock import parse_rfc3339
 from actions.base.decoding import convert
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
-from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
+from actions.blueprint.render import RUN_LABEL, STAGE_LABEL, STORED_RUN_LABEL
 from actions.cluster.objects.apply import FIELD_MANAGER
 from actions.run.state.view import OwnedObject
 
@@ -48,7 +48,7 @@ class Ownership(StrEnum):
     DEPENDENT = "dependent"
     """All its owners are the run's: it is deleted with them."""
     EXPECTED = "expected"
-    """An operator that the run has installed creates it, inside of what the run has made."""
+    """An operator that the run has installed creates it, inside of what the run has made; or it stores the run."""
     STANDARD = "standard"
     """Kubernetes puts it into every namespace."""
     GOING = "going"
@@ -89,6 +89,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Value of its run label."""
     stage: str = ""
     """Value of its stage label."""
+    stored: str = ""
+    """The run whose store in the cluster has it."""
     owners: tuple[ObjectOwner, ...] = ()
     managers: frozenset[str] = frozenset()
     """Field managers that have written it."""
@@ -201,6 +203,7 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
         created_at=created,
         run=(metadata.labels or {}).get(RUN_LABEL, ""),
         stage=(metadata.labels or {}).get(STAGE_LABEL, ""),
+        stored=(metadata.labels or {}).get(STORED_RUN_LABEL, ""),
         owners=tuple(
             ObjectOwner(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()
         ),
@@ -266,6 +269,8 @@ def _by_itself(entry: Entry, inventory: Inventory) -> Ownership | None:
     if _STANDARD.get((entry.group, entry.kind)) == entry.name and entry.namespace:
         return Ownership.STANDARD
     if Expected(entry.group, entry.kind, entry.namespace, entry.name) in inventory.expected:
+        return Ownership.EXPECTED
+    if entry.stored and entry.stored == inventory.run_id and FIELD_MANAGER in entry.managers:
         return Ownership.EXPECTED
     if entry.kind == "Lease" and _is_led_by_run(entry, inventory):
         return Ownership.EXPECTED

@@ -1,1 +1,1 @@
-"""The output of a stage: its log lines and findings on disk, and their collectors."""
+"""The output of a stage: its log lines and log values on disk, and their collectors."""

@@ -44,7 +44,7 @@ class StageCurves:
     @property
     def lost(self) -> int:
         """The number of damaged or missing segments that were passed over."""
-        return self._reader.lost_findings
+        return self._reader.lost_values
 
     def read_on(self) -> bool:
         """Read a piece of what has been written since.
@@ -56,17 +56,17 @@ class StageCurves:
             JournalError: The output cannot be read.
         """
         if not self.is_complete:
-            self.size_bytes = self.size_bytes or self._reader.findings_end()
-        findings, end = self._reader.findings(self.read_bytes, limit_bytes=PIECE_BYTES)
+            self.size_bytes = self.size_bytes or self._reader.values_end()
+        values, end = self._reader.values(self.read_bytes, limit_bytes=PIECE_BYTES)
         was, self.read_bytes = self.read_bytes, end
-        for item in findings:
-            if isinstance(item.finding, TrainingProgress):
-                key = item.pod, item.finding.label
+        for item in values:
+            if isinstance(item.value, TrainingProgress):
+                key = item.pod, item.value.label
                 self.progress.pop(key, None)
-                self.progress[key] = item.finding
+                self.progress[key] = item.value
             else:
-                self.curves.add(item.finding)
-        if findings:
+                self.curves.add(item.value)
+        if values:
             self.revision += 1
         has_more = end - was >= PIECE_BYTES // 2
         self.is_complete = self.is_complete or not has_more

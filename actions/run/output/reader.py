@@ -1,4 +1,4 @@
-"""The reader of one stage's output while it grows: lines and findings by offset."""
+"""The reader of one stage's output while it grows: lines and log values by offset."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from actions.run.output.streams import (
     WHOLE_STAGE,
     AcceleratorSample,
     EndLine,
-    LogFinding,
     PointLine,
     Scan,
     SourceLine,
-    finding_line_in,
     introduced_in,
     is_record,
     pieces_of,
@@ -41,8 +39,10 @@ from actions.run.output.streams import (
     span_record_in,
     stages_with_output,
     stream_path,
+    value_line_in,
     without_places,
 )
+from actions.telemetry.points import LogValue
 from actions.telemetry.tools.device_history import SpanRecord
 
 P = ParamSpec("P")
@@ -58,11 +58,11 @@ class OutputLine(LogLine, frozen=True, gc=False, kw_only=True):
     container: str
 
 
-class OutputFinding(msgspec.Struct, frozen=True, gc=False):
+class OutputValue(msgspec.Struct, frozen=True, gc=False):
     """A point of a curve or a state of progress, with the pod that printed it."""
 
     pod: str
-    finding: LogFinding
+    value: LogValue
 
 
 def _readable(
@@ -84,7 +84,7 @@ class OutputReader:
     """A reader of one stage's output. Cheap while nothing grows; there may be any number, each used by one thread.
 
     It reads past damage, which is shown as one marker, and counted. It writes nothing, and needs no right to. Every
-    call but `accelerators`, `exit_codes`, `has_findings`, `has_lines`, `has_printed_lines` and `device_bytes` may raise
+    call but `accelerators`, `exit_codes`, `has_values`, `has_lines`, `has_printed_lines` and `device_bytes` may raise
     `JournalError`: the disk cannot be read.
 
     Args:
@@ -114,7 +114,7 @@ class OutputReader:
         return len(self._lines.lost)
 
     @property
-    def lost_findings(self) -> int:
+    def lost_values(self) -> int:
         """The number of damaged or missing segments of points that were met so far."""
         return len(self._points.lost)
 
@@ -158,16 +158,16 @@ class OutputReader:
         return self._lines.end()
 
     @_readable
-    def findings_end(self) -> int:
-        """Return the offset behind the last finding."""
+    def values_end(self) -> int:
+        """Return the offset behind the last value."""
         return self._points.end()
 
     def tail_offset(self, size_bytes: int) -> int:
         """Return an offset for `lines`, at most `size_bytes` before the end, at the beginning of a line."""
         return _tail_of(self, self._lines, size_bytes)
 
-    def findings_tail(self, size_bytes: int) -> int:
-        """Return an offset for `findings`, at most `size_bytes` before the end, at the beginning of a line."""
+    def values_tail(self, size_bytes: int) -> int:
+        """Return an offset for `values`, at most `size_bytes` before the end, at the beginning of a line."""
         return _tail_of(self, self._points, size_bytes)
 
     def spans_tail(self, size_bytes: int) -> int:
@@ -175,7 +175,7 @@ class OutputReader:
         return _tail_of(self, self._devices, size_bytes)
 
     @_readable
-    def findings(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[OutputFinding], int]:
+    def values(self, from_offset: int = 0, *, limit_bytes: int = PIECE_BYTES) -> tuple[list[OutputValue], int]:
         """Return points and progress from `from_offset` on, and the offset behind them. Damaged ones are left out."""
         parts = self._points.stretches(from_offset, limit_bytes)
         found = []
@@ -184,7 +184,7 @@ class OutputReader:
                 self._of_points[one.number] = one
             else:
                 source = self._of_points.get(one[0]) or self._source(one[0])
-                found.append(OutputFinding(source.pod, one[1]))
+                found.append(OutputValue(source.pod, one[1]))
         return found, parts[-1].end if parts else from_offset
 
     def accelerators(self) -> dict[str, AcceleratorSample]:
@@ -232,7 +232,7 @@ class OutputReader:
         except OSError:
             return False
 
-    def has_findings(self) -> bool:
+    def has_values(self) -> bool:
         """Return whether any point or progress was read from its lines."""
         return _has_any(self._points)
 
@@ -337,7 +337,7 @@ def _loss_at_end(place: Path, end: int) -> float | None:
     except OSError:
         return None
     raws = (raw for part in reversed(parts) for raw in reversed(raws_in(part)))
-    found = (finding_line_in(raw) for raw in raws if _LOSS_MARK in raw)
+    found = (value_line_in(raw) for raw in raws if _LOSS_MARK in raw)
     return next((float(point.value) for point in found if isinstance(point, PointLine) and point.metric == _LOSS), None)
 
 

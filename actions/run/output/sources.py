@@ -1,6 +1,6 @@
 """The containers of a stage's output, and the places where their logs continue, as an earlier writer has left them.
 
-All lines are read again: the places follow from them, and so do findings that a crash has cost. A damaged segment is
+All lines are read again: the places follow from them, and so do values that a crash has cost. A damaged segment is
 passed over; what it held is a gap, and stays one.
 """
 
@@ -11,7 +11,6 @@ from itertools import groupby
 
 from actions.cluster.logs.batch import LogBatch, batch_of, tag_in
 from actions.cluster.logs.lines import START, LogCursor
-from actions.run.output.findings import PointsBook
 from actions.run.output.segments import StreamReader
 from actions.run.output.streams import (
     EndLine,
@@ -26,6 +25,7 @@ from actions.run.output.streams import (
     source_line_in,
     without_place,
 )
+from actions.run.output.values import ValueWriter
 from actions.telemetry.log_reader import LogReader
 
 _REPLAY_BYTES = 4 << 20
@@ -67,10 +67,10 @@ class Loader:
     Args:
         sources: The stream `sources`.
         lines: The stream `lines`.
-        points: The findings in the lines.
+        points: The values in the lines.
     """
 
-    def __init__(self, sources: StreamReader, lines: StreamReader, points: PointsBook) -> None:
+    def __init__(self, sources: StreamReader, lines: StreamReader, points: ValueWriter) -> None:
         self.by_key: dict[SourceKey, OutputSource] = {}
         self.gaps: dict[str, GapLine] = {}
         self.next_number = 0

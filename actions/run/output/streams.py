@@ -32,10 +32,9 @@ from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in,
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, STAMP_OUTLINE, ns_of
 from actions.run.journal.folder import output_path
 from actions.run.output.segments import StreamReader, Stretch
-from actions.telemetry.points import Point, TrainingProgress, sound
+from actions.telemetry.points import LogValue, Point, TrainingProgress, sound
 from actions.telemetry.tools.device_history import SpanRecord
 
-LogFinding = Point | TrainingProgress
 LINES, POINTS, SOURCES, DEVICES, SAMPLES = ("lines", "points", "sources", "devices", "samples")
 """The streams of a stage."""
 COPIED = (SOURCES, DEVICES, POINTS, LINES)
@@ -296,8 +295,8 @@ def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
     return line if least <= line.number < MOST_LOGS else None
 
 
-def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
-    """Decode a finding of the stream `points`; `None` if it is damaged, or names a source."""
+def value_line_in(raw: bytes) -> PointLine | ProgressLine | None:
+    """Decode a value of the stream `points`; `None` if it is damaged, or names a source."""
     line = points_line_in(raw)
     return None if isinstance(line, SourceLine) else line
 
@@ -308,17 +307,17 @@ def points_line_in(raw: bytes) -> PointLine | ProgressLine | SourceLine | None:
         line = decode_json(raw, _PointsLine)
         if isinstance(line, SourceLine):
             return line if 0 <= line.number < MOST_LOGS else None
-        finding = finding_of_line(line)
-        kept = sound(finding)
+        found = value_of_line(line)
+        kept = sound(found)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
         return None
     if kept is None or abs(line.number) > MOST_LOGS:
         return None
-    return line if kept is finding else line_of_finding(line.number, kept)
+    return line if kept is found else line_of_value(line.number, kept)
 
 
-def points_in(data: bytes) -> Iterator[SourceLine | tuple[int, LogFinding]]:
-    """Decode lines of the stream `points`, many at once: sources, and findings with their source's number.
+def points_in(data: bytes) -> Iterator[SourceLine | tuple[int, LogValue]]:
+    """Decode lines of the stream `points`, many at once: sources, and values with their source's number.
 
     Damaged ones are left out.
     """
@@ -333,15 +332,15 @@ def points_in(data: bytes) -> Iterator[SourceLine | tuple[int, LogFinding]]:
             yield line
             continue
         try:
-            finding = sound(finding_of_line(line))
+            found = sound(value_of_line(line))
         except ValueError:
             continue
-        if finding is not None:
-            yield (line.number if line.number >= 0 else -1 - line.number), finding
+        if found is not None:
+            yield (line.number if line.number >= 0 else -1 - line.number), found
 
 
-def number_of_finding(line: PointLine | ProgressLine) -> int:
-    """Return the number of a finding's source. Counted progress of source N has the number -1 - N."""
+def number_of_value(line: PointLine | ProgressLine) -> int:
+    """Return the number of a value's source. Counted progress of source N has the number -1 - N."""
     return line.number if line.number >= 0 else -1 - line.number
 
 
@@ -393,18 +392,16 @@ def source_in(record: bytes) -> int:
     return number_in(tag_in(record))
 
 
-def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLine:
+def line_of_value(number: int, found: LogValue) -> PointLine | ProgressLine:
     """Return the line of the stream `points` for a log value. Numbers as printed are in the log line itself."""
-    if isinstance(finding, TrainingProgress):
-        return ProgressLine(number, **msgspec.structs.asdict(finding))
-    value = finding.value if math.isfinite(finding.value) else repr(finding.value)
-    return PointLine(
-        number, finding.metric, finding.step, value, finding.rank, finding.epoch, finding.key, at=finding.at
-    )
+    if isinstance(found, TrainingProgress):
+        return ProgressLine(number, **msgspec.structs.asdict(found))
+    value = found.value if math.isfinite(found.value) else repr(found.value)
+    return PointLine(number, found.metric, found.step, value, found.rank, found.epoch, found.key, at=found.at)
 
 
-def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
-    """Return the log value of a line: the reverse of `line_of_finding`."""
+def value_of_line(line: PointLine | ProgressLine) -> LogValue:
+    """Return the log value of a line: the reverse of `line_of_value`."""
     if isinstance(line, ProgressLine):
         return TrainingProgress(*msgspec.structs.astuple(line)[1:])
     return Point(line.metric, line.step, float(line.value), line.rank, line.epoch, line.key, line.at)

@@ -1,7 +1,7 @@
-"""The writer of one stage's output: log lines and the findings in them, neither lost nor doubled by a crash.
+"""The writer of one stage's output: log lines and the log values in them, neither lost nor doubled by a crash.
 
 Each batch of lines is one write. The place where a container's log continues follows from the lines themselves, and so
-do the findings: those that a crash or a full disk has cost are added later.
+do the values: those that a crash or a full disk has cost are added later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, stamp_in, tag_of
 from actions.cluster.logs.lines import LogLine
-from actions.run.output.findings import DeviceBook, PointsBook
 from actions.run.output.segments import StreamReader, StreamWriter
 from actions.run.output.sources import Loader, OutputSource
 from actions.run.output.streams import (
@@ -36,6 +35,7 @@ from actions.run.output.streams import (
     losses_of,
     stream_path,
 )
+from actions.run.output.values import SampleWriter, ValueWriter
 from actions.telemetry.points import TrainingProgress
 
 __all__ = ["MAX_LINES_BYTES", "OutputSource", "OutputWriter"]
@@ -66,9 +66,9 @@ class _Streams:
         try:
             self.sources = self._opened(stream_path(folder, stage, SOURCES))
             self.lines = self._opened(stream_path(folder, stage, LINES))
-            self.points = PointsBook(self._opened(stream_path(folder, stage, POINTS)))
+            self.points = ValueWriter(self._opened(stream_path(folder, stage, POINTS)))
             samples = self._opened(stream_path(folder, stage, SAMPLES), keeps=KEPT_SAMPLES)
-            self.devices = DeviceBook(samples, self._opened(stream_path(folder, stage, DEVICES)))
+            self.devices = SampleWriter(samples, self._opened(stream_path(folder, stage, DEVICES)))
             self.loaded = Loader(StreamReader(self.sources.folder), StreamReader(self.lines.folder), self.points)
             self.loaded.load()
         except BaseException:
@@ -141,12 +141,12 @@ class OutputWriter:
         return tuple(self._open().loaded.by_key.values())
 
     def write(self, source: OutputSource, batch: LogBatch) -> None:
-        """Append lines of one container, in order, behind its cursor, with their findings.
+        """Append lines of one container, in order, behind its cursor, with their values.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        self._open().points.flush()  # waiting findings first, so that those of these lines have space, too
+        self._open().points.flush()  # waiting values first, so that those of these lines have space, too
         self._append(source, batch, batch.tagged(tag_of(source.line.number, is_marker=batch.is_marker)))
         source.cursor = batch.passed_by(source.cursor)
         source.passed_count += len(batch)
@@ -162,12 +162,12 @@ class OutputWriter:
             self.write(source, batch)
 
     def write_file_lines(self, source: OutputSource, lines: Sequence[tuple[LogLine, int]]) -> None:
-        """Append lines of a file, in order, each with the offset of its end, and their findings.
+        """Append lines of a file, in order, each with the offset of its end, and their values.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        self._open().points.flush()  # waiting findings first, so that those of these lines have space, too
+        self._open().points.flush()  # waiting values first, so that those of these lines have space, too
         (batch,) = batches_of(LogLine(line.at_ns, line.text) for line, _ in lines)
         number, ends = source.line.number, (end for _, end in lines)
         records = (file_record(number, line, end) + b"\n" for line, end in zip(batch.lines, ends, strict=True))
@@ -254,7 +254,7 @@ class OutputWriter:
         """Close the streams.
 
         Raises:
-            OSError: The disk is full; the last findings are read again from the lines.
+            OSError: The disk is full; the last values are read again from the lines.
         """
         if self._streams is None:
             return
@@ -286,7 +286,7 @@ class OutputWriter:
             self._unwritten.append((gap, b"", None))
 
     def _end(self) -> None:
-        """Write findings and gaps after lines were taken, or leave them for the next call."""
+        """Write values and gaps after lines were taken, or leave them for the next call."""
         streams = self._open()
         try:
             streams.points.flush()

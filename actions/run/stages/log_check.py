@@ -133,10 +133,10 @@ def stored_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Diver
     """
     reader, curves, offset = OutputReader(folder, stage), Curves(), 0
     while True:
-        found, end = reader.findings(offset)
+        found, end = reader.values(offset)
         for item in found:
-            if isinstance(item.finding, Point):
-                curves.add(item.finding)
+            if isinstance(item.value, Point):
+                curves.add(item.value)
         if end == offset:
             return divergence_of(curves, least=least)
         offset = end

@@ -11,7 +11,7 @@ from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
-from actions.run.checks.cluster import refusal_of
+from actions.run.checks.cluster import operator_refusal
 from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import TEARDOWN, RetryPolicy, retry_unreachable
@@ -108,7 +108,7 @@ class ManifestsHandler:
 
     def _require_usable(self, installed: dict[str, Any]) -> None:
         """Raise RefusedError for an operator that the stages after this one cannot work with."""
-        refusal = refusal_of(installed, self._stage.refuses) if isinstance(self._stage, ManifestsStage) else None
+        refusal = operator_refusal(installed, self._stage.refuses) if isinstance(self._stage, ManifestsStage) else None
         if refusal is not None:
             raise RefusedError(f"{refusal.reason}{self._version(installed)}.", hint=refusal.hint)
 

@@ -297,6 +297,8 @@ class Notice(msgspec.Struct, frozen=True):
     """Seconds since the epoch; `None` if unknown."""
     place: str = ""
     """The key that distinguishes two notices of one kind, such as the name of a limit; empty for none."""
+    hint: str = ""
+    """The remedy, for who is refused because of it."""
 
 
 def is_watched_only(notices: Iterable[Notice]) -> bool:

@@ -9,18 +9,69 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.decoding import decode_json
 from actions.base.errors import AccessError, ConflictError, FormatError, RefusedError
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
-from actions.run.journal.elsewhere import note_namespace, read_fence
-from actions.run.state.view import RunView
-from actions.run.store.drivers import open_store
+from actions.run.journal.folder import read_block, write_block
+from actions.run.objects.inventory import ref_of_owned
+from actions.run.state.view import Goal, RunView
 from actions.run.store.kubernetes import KubernetesStore, choose_namespace
 from actions.run.store.lease_object import NAMESPACE
 from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.s3 import open_store
 
+_STORED_KINDS = ("ConfigMap", "Secret", "Lease")
 OpenInCluster = Callable[[RunView], Awaitable[RunStore | None]]
 """Connects to the run's cluster and returns the store in it; `None` before the run has one."""
+
+
+class KnownStore(msgspec.Struct, frozen=True):
+    """The facts that this machine has of a run's store, in a block of the run's folder."""
+
+    address: str = ""
+    """That of the store that has had the run's lease; empty if none is known to."""
+    namespace: str = ""
+    """That of the run's objects in its cluster; empty while none has been chosen."""
+    is_removed: bool = False
+    """This run's own teardown has removed its objects from that, or is about to."""
+    is_vouched: bool = False
+    """A person has stated that no other machine has the run; holds until the store answers."""
+
+
+def known_store(folder: Path) -> KnownStore:
+    """Return what is known of a run's store."""
+    try:
+        return decode_json(read_block(_block(folder)), KnownStore)
+    except msgspec.MsgspecError:
+        return KnownStore()
+
+
+def note_answered(folder: Path, address: str) -> None:
+    """Record that a store has had the run's lease; what a person has stated for want of an answer counts no more."""
+    _note(folder, replace(known_store(folder), address=address, is_vouched=False))
+
+
+def note_removed(folder: Path) -> None:
+    """Record that the run's objects are about to be removed from its store: no runner waits for its lease there."""
+    _note(folder, replace(known_store(folder), is_removed=True))
+
+
+def note_vouched(folder: Path) -> None:
+    """Record the statement of a person that no other machine has the run."""
+    _note(folder, replace(known_store(folder), is_vouched=True))
+
+
+def _note(folder: Path, known: KnownStore) -> None:
+    if known != known_store(folder):
+        write_block(_block(folder), msgspec.json.encode(known))  # failure is ignored, as on a full disk
+
+
+def _block(folder: Path) -> Path:
+    return folder / "store"
 
 
 def store_of(view: RunView) -> RunStore | None:
@@ -36,7 +87,7 @@ def cluster_store(connection: ClusterConnection, folder: Path, view: RunView) ->
         folder: The run's.
         view: The run.
     """
-    known = read_fence(folder).namespace
+    known = known_store(folder).namespace
     return KubernetesStore(connection.session, *([known] if known else _namespaces(view)))
 
 
@@ -46,7 +97,7 @@ async def chosen_cluster_store(connection: ClusterConnection, folder: Path, view
     Raises:
         ConsoleError: The cluster does not answer.
     """
-    if not read_fence(folder).namespace:
+    if not known_store(folder).namespace:
         own = view.cluster.namespace
         if own != NAMESPACE and await _has_lease(KubernetesStore(connection.session, own), view.id):
             chosen = own
@@ -54,7 +105,7 @@ async def chosen_cluster_store(connection: ClusterConnection, folder: Path, view
             chosen = NAMESPACE
         else:
             chosen = await choose_namespace(connection.session, own)
-        note_namespace(folder, chosen)
+        _note(folder, replace(known_store(folder), namespace=chosen))
     return cluster_store(connection, folder, view)
 
 
@@ -69,6 +120,33 @@ async def _has_lease(store: KubernetesStore, run_id: str) -> bool:
         return False
 
 
+async def require_traces(connection: ClusterConnection, folder: Path, view: RunView) -> None:
+    """Require that a run whose lease is gone from its cluster has left anything else there, if it had made something.
+
+    A teardown by a machine that has taken the run over leaves neither lease nor record. What others delete in the
+    store, a ConfigMap or a Lease, is not a sign of one. A person may state that there was none (`note_vouched`).
+
+    Raises:
+        RefusedError: Nothing is left: the run may have been torn down.
+        ConsoleError: The cluster does not answer.
+    """
+    known = known_store(folder)
+    if view.goal is Goal.TEARDOWN or not known.address or known.is_vouched or known.is_removed:
+        return
+    made = [item for item in view.owned if item.uid and not (item.existed or item.is_deleted)]
+    made = [item for item in made if item.kind not in _STORED_KINDS]
+    for item in made:
+        found = await connection.find(ref_of_owned(item))
+        if found is not None and found["metadata"].get("uid") == item.uid:
+            return
+    if made:
+        raise RefusedError("Its lease and all that it had made in its cluster are gone: it may have been torn down.")
+
+
+async def _nothing(view: RunView) -> None:
+    del view
+
+
 class StoreAccess:
     """The store of one run, and what is beside it in its cluster; implements `Arbiter`.
 
@@ -78,6 +156,7 @@ class StoreAccess:
         open_in_cluster: Opens the one in the run's cluster.
         disconnect: Ends that connection; the next one has the kubeconfig and the credentials of then.
         removes_cluster: Returns whether a step of the run's teardown that has begun removes the cluster.
+        require_traces: See `require_traces`.
     """
 
     def __init__(
@@ -88,12 +167,14 @@ class StoreAccess:
         *,
         disconnect: Callable[[], Awaitable[None]] | None = None,
         removes_cluster: Callable[[RunView], bool] = lambda _: False,
+        require_traces: Callable[[RunView], Awaitable[None]] = _nothing,
     ) -> None:
         self._current = current
         self._store = store
         self._open_in_cluster = open_in_cluster
         self._disconnect = disconnect
         self._removes_cluster = removes_cluster
+        self._require_traces = require_traces
 
     @property
     def name(self) -> str:
@@ -148,9 +229,13 @@ class StoreAccess:
         """Return the run's lease; `None` if there certainly is none.
 
         Raises:
-            ConsoleError: There is no answer, which means nothing.
+            ConsoleError: There is no answer, which means nothing; or all that the run has made is gone with its lease.
         """
-        return await (await self.open()).lease(self._current().id)
+        view = self._current()
+        lease = await (await self.open()).lease(view.id)
+        if lease is None and self.is_in_cluster:
+            await self._require_traces(view)
+        return lease
 
     async def read_pointer(self) -> StoreLease | None:
         """Return the lease in the run's cluster, as `read`; `None` before the run has a cluster."""

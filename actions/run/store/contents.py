@@ -69,8 +69,8 @@ class StoreContents:
         """Time and size of each state as last written."""
         self._etags: dict[str, str] = {}
         """Of the objects that this runner has written."""
-        self._seen: set[str] = set()
-        """Names of the objects that were there at the last look for losses."""
+        self._seen: dict[str, str] = {}
+        """Names and etags of the objects that were there at the last look for losses."""
         self._output: OutputCopy | None = None
         self._looked_at = -math.inf
         self._complete_to = 0
@@ -92,7 +92,7 @@ class StoreContents:
             ConsoleError: As `RunStore`.
         """
         if self._writer is None or self.sent < 0:
-            self._writer = RowWriter(store, self._run_id, lambda after, limit: self._journal.rows(after, limit=limit))
+            self._writer = self._writer_to(store)
             end = await self._writer.begin(epoch=self._epoch)
             await self._push_all_files(store)  # before the first record: whoever reads that has all that a launch made
             self.sent = end
@@ -124,20 +124,33 @@ class StoreContents:
                     self._states[stage] = stamp
 
     async def look_for_losses(self, store: RunStore) -> None:
-        """Find out whether objects of the run were deleted; the next `push` writes what is lacking.
+        """Find out whether objects of the run were deleted or changed; the next `push` writes what is lacking.
 
         Raises:
             ConsoleError: As `RunStore`.
         """
-        if self.sent < 0:
+        if self.sent < 0 or self._writer is None:
             return
-        there = {item.key for item in await store.objects(run_key(self._run_id))}
+        listed = await store.objects(run_key(self._run_id))
         if self._states:
-            there |= {item.key for item in await store.objects(run_key(self._run_id, "terraform/"))}
-        has_lost = not (self._seen | self._etags.keys()) <= there
+            listed += await store.objects(run_key(self._run_id, "terraform/"))
+        there = {item.key: item.etag for item in listed}
+        known = self._seen | self._writer.etags | self._etags
         self._seen = there
-        if has_lost:
+        if any(there.get(name) != etag for name, etag in known.items()):
             self.forget()
+
+    async def compare(self, store: RunStore) -> None:
+        """Require that no other machine has written a record.
+
+        Raises:
+            TakenError: One has.
+            ConsoleError: As `RunStore`.
+        """
+        await self._writer_to(store).compare()
+
+    def _writer_to(self, store: RunStore) -> RowWriter:
+        return RowWriter(store, self._run_id, lambda after, limit: self._journal.rows(after, limit=limit))
 
     def _before_stage_end(self, rows: Sequence[RecordRow]) -> int:
         """Return the number of rows before the first end of a stage whose files the store may lack."""
@@ -172,9 +185,10 @@ class StoreContents:
 
     async def _push_launched(self, store: RunStore) -> None:
         name = run_key(self._run_id, f"files/{LAUNCHED}")
-        if not await store.objects(name):
-            data = await in_thread("store-read", launched_archive, self._folder, store.most_bytes)
-            await self._put(store, name, data)
+        if store.takes_output and await store.objects(name):
+            return  # in a bucket it may be large, and stays as it was written
+        data = await in_thread("store-read", launched_archive, self._folder, store.most_bytes)
+        await self._put(store, name, data)
 
     async def _put(self, store: RunStore, name: str, data: bytes) -> None:
         """Write a small file, whatever is there; first over what this runner has written, if it has."""

@@ -13,12 +13,14 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConsoleError, FormatError, MissingError
 from actions.base.executors import at_once, in_thread
-from actions.base.files import private_directory, write_private
+from actions.base.files import private_directory, read_file, state_folder, write_private
 from actions.base.objects import ListedObject
 from actions.base.untrusted import clean_lines
 from actions.run.context.store_address import run_key
@@ -29,17 +31,19 @@ from actions.run.journal.folder import (
     make_block,
     runner_log_path,
     starts_path,
+    watched_path,
 )
-from actions.run.journal.mirrored import MirrorMark, copies_folder, read_mark, remove_mark, write_mark
 from actions.run.journal.store import copy_rows
+from actions.run.journal.watched import WatchedOnly, end_watching, write_watched
 from actions.run.output.segments import SealedSegment, list_stream, plain_of, sealed, tail_in, tail_name
 from actions.run.output.streams import stream_path
 from actions.run.state.records import Created, decode_body
-from actions.run.store.drivers import open_store
+from actions.run.store.elsewhere import watched_copy
 from actions.run.store.files import LAUNCHED, MOST_FILE_BYTES, MOST_LAUNCHED_BYTES, path_of_small, unpack_launched
 from actions.run.store.listing import StoreLook, look_at_runs
-from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.objects import RunStore
 from actions.run.store.rows import newest_rows, rows_of
+from actions.run.store.s3 import open_store
 from actions.run.store.series import CopiedStream, streams_in
 
 MOST_STREAM_BYTES = 16 << 30
@@ -48,6 +52,8 @@ MOST_SEGMENT_BYTES = 8 << 20
 """Limit of one segment of it, before compression; a larger one is not copied."""
 _AT_ONCE = 8
 """Segments that are in memory at a time."""
+_MARK = "mirror.json"
+_MOST_MARK_BYTES = 4 << 20
 _JOURNAL = "journal/"
 """The name of the mark for the object with the newest records; no name of a small file ends with a slash."""
 _HEADER_BYTES = 64 << 10
@@ -60,13 +66,51 @@ def copy_path(run_id: str) -> Path:
     return copies_folder() / run_id
 
 
+class CopyMark(msgspec.Struct, frozen=True):
+    """The objects of the store that a copy has; written into it with each refresh."""
+
+    store: str
+    fetched_at: float
+    """Seconds since the epoch, by this machine's clock."""
+    last_seq: int = 0
+    """Number of the newest record in the copy."""
+    etags: dict[str, str] = {}
+    """Of small files and open ends of output, by name."""
+
+
+def copies_folder() -> Path:
+    """Return the folder of the copies of all runs of other machines; it may not exist yet."""
+    return state_folder() / "mirrors"
+
+
+def read_mark(folder: Path) -> CopyMark | None:
+    """Return the mark of a folder; `None` if it is not a copy. A damaged mark is one of an old copy."""
+    try:
+        data = read_file(folder / _MARK, _MOST_MARK_BYTES)
+    except OSError:
+        return None
+    try:
+        return decode_json(data, CopyMark)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return CopyMark("", 0.0)
+
+
+def write_mark(folder: Path, mark: CopyMark) -> None:
+    """Replace the mark of a folder.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    write_private(folder / _MARK, msgspec.json.encode(mark), is_synced=False)
+
+
 async def fetch_run(
     store: RunStore, run_id: str, folder: Path, *, clock: Clock | None = None, with_output: bool = True
-) -> MirrorMark:
+) -> CopyMark:
     """Bring a run of a store into a folder: journal, blueprint, small files, output. Repeated, only what is new.
 
-    The folder is as that of a run of this machine, except that its mark (`actions.run.journal.mirrored`) names it a
-    copy: its readers take the runner's state from there. A takeover removes the mark (`become_original`).
+    The folder is as that of a run of this machine, except that it is to be watched only
+    (`actions.run.journal.watched`): its readers take the runner's state from there.
 
     Args:
         store: The store.
@@ -95,8 +139,10 @@ async def fetch_run(
         mark = await _fetch_files(store, run_id, folder, mark, listed)
         for (stage, stream), copied in streams_in(listed, run_id).items() if with_output else ():
             mark = await _fetch_stream(store, stream_path(folder, stage, stream), mark, copied)
-        mark = _with_lease(mark, lease, (clock or SystemClock()).now().timestamp())
+        now = (clock or SystemClock()).now().timestamp()
+        mark = replace(mark, fetched_at=now)
         await in_thread("mirror", write_mark, folder, mark)
+        await in_thread("mirror", write_watched, folder, watched_copy(run_id, str(store.address), lease, now))
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}.", hint="Free some space there.") from error
     return mark
@@ -112,23 +158,26 @@ def become_original(folder: Path) -> None:
         make_block(block)
     write_private(runner_log_path(folder), b"")
     keep_reserve(folder)
-    remove_mark(folder)
+    (folder / _MARK).unlink(missing_ok=True)
+    end_watching(folder)
 
 
-def _mark_of(folder: Path, store: str) -> MirrorMark:
+def _mark_of(folder: Path, store: str) -> CopyMark:
     mark = read_mark(folder)
     if mark is None:
         if journal_path(folder).exists():
             raise ConfigError(f"{folder} holds a run of this machine: nothing was copied there.")
         private_directory(folder)
-        mark = MirrorMark(store, 0.0)
+        mark = CopyMark(store, 0.0)
+        make_block(watched_path(folder))
+        write_watched(folder, WatchedOnly("It is a copy that is not complete."))
         write_mark(folder, mark)
     return replace(mark, store=store)
 
 
 async def _fetch_journal(
-    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
-) -> MirrorMark:
+    store: RunStore, run_id: str, folder: Path, mark: CopyMark, listed: Sequence[ListedObject]
+) -> CopyMark:
     newest = newest_rows(listed)
     if newest is None or mark.etags.get(_JOURNAL) == newest.etag:
         return mark
@@ -145,8 +194,8 @@ async def _fetch_journal(
 
 
 async def _fetch_files(
-    store: RunStore, run_id: str, folder: Path, mark: MirrorMark, listed: Sequence[ListedObject]
-) -> MirrorMark:
+    store: RunStore, run_id: str, folder: Path, mark: CopyMark, listed: Sequence[ListedObject]
+) -> CopyMark:
     prefix = run_key(run_id, "files/")
     for item in listed:
         name = item.key.removeprefix(prefix)
@@ -166,7 +215,7 @@ async def _fetch_files(
     return mark
 
 
-async def _fetch_stream(store: RunStore, folder: Path, mark: MirrorMark, copied: CopiedStream) -> MirrorMark:
+async def _fetch_stream(store: RunStore, folder: Path, mark: CopyMark, copied: CopiedStream) -> CopyMark:
     """Bring the segments that are new, and the open end if it has changed."""
     listing, objects = copied
     if listing.sealed_end > MOST_STREAM_BYTES:
@@ -188,7 +237,7 @@ async def _fetch_stream(store: RunStore, folder: Path, mark: MirrorMark, copied:
     return mark
 
 
-async def _fetch_tail(store: RunStore, path: Path, mark: MirrorMark, item: ListedObject) -> MirrorMark:
+async def _fetch_tail(store: RunStore, path: Path, mark: CopyMark, item: ListedObject) -> CopyMark:
     found = await store.get(item.key, limit_bytes=MOST_SEGMENT_BYTES)
     if found is None:  # it was sealed: the segment comes with the next copy
         return mark
@@ -239,22 +288,6 @@ def _harmless(data: bytes) -> bytes:
     long."""
     plain = data if clean_lines(data) == data else data.translate(_PLAIN)
     return _ESCAPED.sub(rb"\\u0020", plain) if data[:1] == b"{" else plain
-
-
-def _with_lease(mark: MirrorMark, lease: StoreLease | None, now: float) -> MirrorMark:
-    if lease is None:
-        return replace(mark, fetched_at=now, lease_seconds=0.0)
-    return replace(
-        mark,
-        fetched_at=now,
-        epoch=lease.epoch,
-        owner=lease.owner,
-        lease_seconds=lease.seconds,
-        age_seconds=lease.age_seconds,
-        writer=lease.status.writer,
-        notes=lease.status.notes,
-        troubles=lease.status.troubles,
-    )
 
 
 def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:

@@ -35,7 +35,7 @@ from actions.base.guard import guarded_by
 from actions.base.names import is_label, is_subdomain
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line, redact
-from actions.blueprint.render import MANAGER
+from actions.blueprint.render import MANAGER, STORED_RUN_LABEL
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiConflictError
@@ -46,7 +46,6 @@ from actions.run.store.lease_object import (
     LABELS,
     NAME_PREFIX,
     NAMESPACE,
-    RUN_LABEL,
     SELECTOR,
     STORE_LABEL,
     lease_name,
@@ -57,6 +56,7 @@ from actions.run.store.lease_object import (
 )
 from actions.run.store.objects import (
     REMOVAL_ROUNDS,
+    DamagedError,
     LeaseConflictError,
     LeaseDocument,
     StoreLease,
@@ -123,7 +123,7 @@ class KubernetesStore:
                 continue
             if found is not None:
                 self._found_in[run_id] = namespace
-                return read_lease_object(found, now=self._now())
+                return _lease_in(found, self._now())
         if refused is not None:
             raise refused
         return None
@@ -158,7 +158,7 @@ class KubernetesStore:
                 if found is None and after is None:
                     raise _unsettled(error) from error
                 raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
-        return read_lease_object(written, now=self._now())
+        return _lease_in(written, self._now())
 
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         found = await _find(self._session, await self._path(name))
@@ -169,7 +169,7 @@ class KubernetesStore:
             namespace = await self._place(run_id_in(name))
             return self._receipt(await self._in_namespace(namespace, lambda: self._put(name, data, "")))
         except ApiConflictError as error:
-            found = await self.get(name)
+            found = await _in_the_way(self, name)
             if found is None:
                 raise _unsettled(error) from error
             if found.body != data:
@@ -180,14 +180,14 @@ class KubernetesStore:
         try:
             return self._receipt(await self._put(name, data, etag))
         except (ApiConflictError, MissingError) as error:
-            found = await self.get(name)
+            found = await _in_the_way(self, name)
             if found is None or found.body != data:
                 raise PreconditionError(f"{name} in {self.address} was written by another.", found) from error
             return WriteReceipt(found.etag, found.modified_at)
 
     async def objects(self, prefix: str) -> list[ListedObject]:
         run_id = run_id_in(prefix)
-        namespace, selector = await self._place(run_id), f"{RUN_LABEL}={run_id}"
+        namespace, selector = await self._place(run_id), f"{STORED_RUN_LABEL}={run_id}"
         listed = [] if is_state(prefix) else await self._metadata_in("configmaps", namespace, selector)
         if is_state(prefix) or prefix == run_key(run_id):
             with suppress(*([] if is_state(prefix) else [AccessError])):
@@ -240,7 +240,7 @@ class KubernetesStore:
         return await list_pages(self._session, leases_path(namespace), {"labelSelector": SELECTOR}, size=100)
 
     async def _runs_with_objects(self) -> set[str]:
-        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, RUN_LABEL))
+        found = await self._readable(lambda namespace: self._metadata_in("configmaps", namespace, STORED_RUN_LABEL))
         return {run_id for listed in found for item in listed if (run_id := _run_of(item))}
 
     async def _metadata_in(self, kind: str, namespace: str, selector: str) -> list[Document]:
@@ -251,7 +251,7 @@ class KubernetesStore:
         """Return the paths of all objects of a run, whatever their names are."""
         namespace, paths = await self._place(run_id), list[str]()
         for kind in ("configmaps", "secrets"):
-            listed = await self._metadata_in(kind, namespace, f"{RUN_LABEL}={run_id}")
+            listed = await self._metadata_in(kind, namespace, f"{STORED_RUN_LABEL}={run_id}")
             names = [str((item.get("metadata") or {}).get("name")) for item in listed]
             paths += [f"/api/v1/namespaces/{namespace}/{kind}/{name}" for name in names]
         return paths
@@ -265,7 +265,7 @@ class KubernetesStore:
         namespace, name = await self._place(run_id), lease_name(run_id)
         metadata = V1ObjectMeta(
             name=name,
-            labels={**LABELS, RUN_LABEL: run_id},
+            labels={**LABELS, STORED_RUN_LABEL: run_id},
             annotations={DOCUMENT: redact(lease_bytes(document).decode())},
             resource_version=after.tag if after else None,
         )
@@ -326,10 +326,14 @@ class KubernetesStore:
 
     def _stored(self, found: Document, name: str, limit_bytes: int) -> StoredObject:
         metadata = found.get("metadata") or {}
-        body = _body_of(found, f"{name} in {self.address}", limit_bytes, is_secret=is_state(name))
+        etag = str(metadata.get("resourceVersion") or "")
+        try:
+            body = _body_of(found, f"{name} in {self.address}", limit_bytes, is_secret=is_state(name))
+        except FormatError as error:
+            raise DamagedError(error.message, etag) from error
         if (metadata.get("annotations") or {}).get(_NAME) != name:
-            raise FormatError(f"{name} in {self.address} is another object.")
-        return StoredObject(body, str(metadata.get("resourceVersion") or ""), written_at(metadata), self._now())
+            raise DamagedError(f"{name} in {self.address} is another object.", etag)
+        return StoredObject(body, etag, written_at(metadata), self._now())
 
     def _receipt(self, written: Document) -> WriteReceipt:
         return WriteReceipt(str(written["metadata"]["resourceVersion"]), self._now())
@@ -338,6 +342,23 @@ class KubernetesStore:
         """Return the present time by the API server's clock, as of its newest answer."""
         answered_at = self._session.answered_at
         return self._clock.now().timestamp() if answered_at is None else answered_at
+
+
+def _lease_in(found: Document, now: float) -> StoreLease:
+    try:
+        return read_lease_object(found, now=now)
+    except FormatError as error:
+        epoch = (found.get("spec") or {}).get("leaseTransitions")
+        etag = str(found["metadata"].get("resourceVersion") or "")
+        raise DamagedError(error.message, etag, epoch=epoch if isinstance(epoch, int) else 0) from error
+
+
+async def _in_the_way(store: KubernetesStore, name: str) -> StoredObject | None:
+    """Return the object that has refused a write; a damaged one without its content."""
+    try:
+        return await store.get(name)
+    except DamagedError as error:
+        return StoredObject(b"", error.etag, 0.0, 0.0)
 
 
 async def choose_namespace(session: KubeSession, own: str) -> str:
@@ -452,7 +473,7 @@ def _metadata(name: str, size: int, etag: str) -> V1ObjectMeta:
 
     return V1ObjectMeta(
         name=object_name(name),
-        labels={**LABELS, STORE_LABEL: _OBJECT, RUN_LABEL: name.split("/")[1]},
+        labels={**LABELS, STORE_LABEL: _OBJECT, STORED_RUN_LABEL: name.split("/")[1]},
         annotations={_NAME: name, _SIZE: str(size)},
         resource_version=etag or None,
     )
@@ -478,7 +499,7 @@ def _listed(entry: Document) -> ListedObject | None:
 def _run_of(entry: Mapping[str, Any]) -> str:
     """Return the id of the run whose object this is; empty for another one."""
     metadata = entry.get("metadata") or {}
-    run_id = str((metadata.get("labels") or {}).get(RUN_LABEL) or "")
+    run_id = str((metadata.get("labels") or {}).get(STORED_RUN_LABEL) or "")
     return run_id if str(metadata.get("name")).startswith(f"{NAME_PREFIX}{run_id}") else ""
 
 

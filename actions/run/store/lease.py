@@ -21,9 +21,9 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import RefusedError
 from actions.base.files import read_file
 from actions.base.process import boot_id
-from actions.run.journal.elsewhere import deed_of
 from actions.run.state.records import Created, Operator
 from actions.run.state.view import RunView
+from actions.run.store.elsewhere import deed_of
 from actions.run.store.objects import (
     LeaseConflictError,
     LeaseDocument,
@@ -154,7 +154,8 @@ async def renew_lease(
     """Renew our lease, also after its end if no other machine has taken it; with `seconds` 0, give it back.
 
     Raises:
-        ConflictError: Another has it.
+        TakenError: Another has it.
+        LeaseConflictError: It was removed.
     """
     document = replace(
         lease.document,
@@ -163,7 +164,7 @@ async def renew_lease(
         nonce=secrets.token_hex(8),
         status=status or lease.status,
     )
-    return await _written(store, run_id, document, lease)
+    return await _written(store, run_id, document, lease, makes_anew=False)
 
 
 async def claim_lease(
@@ -218,22 +219,26 @@ def _is_held(found: StoreLease, epoch: int, holder: str) -> bool:
     return found.epoch == epoch and found.is_live and bool(found.holder) and found.holder != holder
 
 
-async def _written(store: RunStore, run_id: str, document: LeaseDocument, after: StoreLease | None) -> StoreLease:
-    """Write a lease; over what an earlier write of ours has left, and again if it was removed.
+async def _written(
+    store: RunStore, run_id: str, document: LeaseDocument, after: StoreLease | None, *, makes_anew: bool = True
+) -> StoreLease:
+    """Write a lease; over what an earlier write of ours has left, and if `makes_anew` again if it was removed.
 
     Several of ours may be on their way, if the store is slow: each of them may land between a read and the next write.
 
     Raises:
         TakenError: Another machine has written.
+        LeaseConflictError: It was removed, and is not made anew.
         RefusedError: The store refuses each write, and has none but ours.
     """
     _sent.append(document.nonce)
     condition = after
     for _ in range(_OWN_WRITES + 1):
         try:
-            written = await store.put_lease(run_id, document, after=condition)
-            return replace(written, is_anew=after is not None and condition is None)
+            return await store.put_lease(run_id, document, after=condition)
         except LeaseConflictError as error:
+            if error.found is None and not makes_anew:
+                raise
             condition = error.found
         if condition is not None and not (after is not None and _is_ours(condition, document)):
             raise _taken_by(run_id, condition, document.epoch)

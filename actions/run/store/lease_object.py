@@ -22,8 +22,6 @@ NAMESPACE = "eksml-tui"
 EVERYWHERE = "/apis/coordination.k8s.io/v1/leases"
 STORE_LABEL = "eksml.dev/store"
 """Not the label of a run's objects, by which the audit of a teardown searches."""
-RUN_LABEL = "eksml.dev/stored-run"
-"""On each object of a run in the store: the run's id."""
 LABELS = {MANAGED_BY: MANAGER, STORE_LABEL: "run"}
 SELECTOR = f"{STORE_LABEL}={LABELS[STORE_LABEL]}"
 """Label selector of the Leases of all runs."""

@@ -103,8 +103,6 @@ class StoreLease(msgspec.Struct, frozen=True):
     """Seconds since the epoch, by the store's clock."""
     age_seconds: float = 0.0
     """Time since it was renewed, when it was read, by the store's clock."""
-    is_anew: bool = False
-    """It was written again, as it had been removed."""
 
     @property
     def epoch(self) -> int:
@@ -176,12 +174,31 @@ class LeaseConflictError(ConflictError):
         self.found = found
 
 
+class DamagedError(FormatError):
+    """A lease or an object of a store is not one that this program writes: its run's own machine may write it again.
+
+    Args:
+        message: One sentence.
+        etag: Of what is there: the condition of the write that replaces it.
+        epoch: That a damaged lease shows all the same; 0 if it shows none.
+    """
+
+    def __init__(self, message: str, etag: str, *, epoch: int = 0) -> None:
+        super().__init__(message)
+        self.etag = etag
+        self.epoch = epoch
+
+    def lease(self, owner: Operator, epoch: int) -> StoreLease:
+        """Return a stand-in for a damaged lease, to be written over."""
+        return StoreLease(LeaseDocument(epoch, owner, "", "", 0.0, ""), self.etag, 0.0)
+
+
 class RunStore(Protocol):
     """One store. Names of objects are `runs/RUN_ID/…`. Every call may raise these, each for another remedy:
 
     `UnreachableError` (no answer), `AccessError` (credentials, a permission), `MissingError` (the bucket or namespace
     is not there), `RefusedError` (any other refusal, or this process is read-only), `ConfigError` (profile, folder),
-    `FormatError` (what is there is damaged, or too large).
+    `FormatError` (what is there is damaged, or too large), and of this `DamagedError` for what may be written again.
     """
 
     @property
@@ -390,9 +407,13 @@ def lease_in(found: StoredObject, run_id: str) -> StoreLease:
     """Return the lease in an object.
 
     Raises:
-        FormatError: It is something else, or too large.
+        DamagedError: It is something else.
     """
-    return StoreLease(lease_document(found.body, run_id), found.etag, found.modified_at, found.age_seconds)
+    try:
+        document = lease_document(found.body, run_id)
+    except FormatError as error:
+        raise DamagedError(error.message, found.etag) from error
+    return StoreLease(document, found.etag, found.modified_at, found.age_seconds)
 
 
 def clean_owner(owner: Operator) -> Operator:

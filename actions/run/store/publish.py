@@ -24,16 +24,17 @@ from actions.base.executors import in_thread
 from actions.base.guard import guarded_by, require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
-from actions.run.journal.elsewhere import note_elsewhere, read_fence
 from actions.run.journal.lease import Heartbeat
 from actions.run.journal.store import JournalUnwritableError, RecordRow
 from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Action, Operator
 from actions.run.state.view import OVER, Goal, NoticeKind, RunState, RunView, StageState
-from actions.run.store.access import StoreAccess
+from actions.run.store.access import StoreAccess, known_store
 from actions.run.store.contents import StoreContents
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.lease import (
+    LEASE_SECONDS,
     RENEW_SECONDS,
     LeaseHeldError,
     about_run,
@@ -42,7 +43,15 @@ from actions.run.store.lease import (
     take_lease,
     this_holder,
 )
-from actions.run.store.objects import GuardedStore, RunStatus, StoreLease, TakenError
+from actions.run.store.objects import (
+    DamagedError,
+    GuardedStore,
+    LeaseConflictError,
+    RunStatus,
+    RunStore,
+    StoreLease,
+    TakenError,
+)
 
 LOOK_SECONDS = 1.0
 """Interval at which the journal is looked at; costs one query."""
@@ -251,15 +260,16 @@ class Publisher:
 
         If need be, its name is read from the store after that: this runner is about to end, whatever the answer.
         """
-        epoch = self._journal.view_if_readable().epoch
-        if not isinstance(error, TakenError) or error.epoch < epoch:
+        view = self._journal.view_if_readable()
+        if not isinstance(error, TakenError) or error.epoch < view.epoch:
             return
-        note_elsewhere(self._folder, error.owner, error.epoch, is_copy=error.epoch == epoch)
+        note_elsewhere(self._folder, error.owner, error.epoch, view.store, is_copy=error.epoch == view.epoch)
         if error.owner is None:
             with suppress(ConsoleError):
                 lease = await self._access.read()
                 if lease is not None and lease.epoch >= error.epoch:
-                    note_elsewhere(self._folder, lease.owner, lease.epoch, is_copy=lease.epoch == epoch)
+                    is_copy = lease.epoch == view.epoch
+                    note_elsewhere(self._folder, lease.owner, lease.epoch, view.store, is_copy=is_copy)
 
     def _may_write(self) -> bool:
         """Return whether the run has a store, and is not about to remove it."""
@@ -269,7 +279,7 @@ class Publisher:
         """Return whether the teardown removes the run's objects from its cluster, or that itself."""
         view = self._journal.view_if_readable()
         is_searched = view.goal is Goal.TEARDOWN and (Action.AUDIT, "") in view.ending
-        return is_searched or read_fence(self._folder).is_removed or self._access.removes_cluster()
+        return is_searched or known_store(self._folder).is_removed or self._access.removes_cluster()
 
     async def _push(self) -> None:
         """Write what the store lacks."""
@@ -298,22 +308,58 @@ class Publisher:
         view = self._journal.view_if_readable()
         store, status = await self._access.open(), self._status_of(view)
         with guarded_by(None):  # its condition is the fence
-            if self.lease is None:
-                self.lease = await claim_lease(
-                    store,
-                    self._run_id,
-                    self._owner,
-                    epoch=view.epoch,
-                    holder=await self._this_holder(),
-                    status=status,
-                    about=about_run(view),
-                    held=self._held,
-                )
-            else:
-                self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
-                if self.lease.is_anew:  # somebody has removed it, perhaps with all else
-                    self.contents.forget()
+            try:
+                if self.lease is not None:
+                    self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
+                else:
+                    self.lease = await self._claimed(store, view)
+            except LeaseConflictError:  # somebody has removed it, perhaps with all else
+                self.lease = None
+                self.contents.forget()
+                self.lease = await self._claimed(store, view)
+            except DamagedError as error:
+                self.contents.forget()
+                self.lease = await self._written_again(store, view, error)
         self.renewed_at = now
+
+    async def _claimed(self, store: RunStore, view: RunView) -> StoreLease:
+        """Take the lease that this machine has by its journal; not where the run may have been torn down."""
+        await self._access.read()
+        return await claim_lease(
+            store,
+            self._run_id,
+            self._owner,
+            epoch=view.epoch,
+            holder=await self._this_holder(),
+            status=self._status_of(view),
+            about=about_run(view),
+            held=self._held,
+        )
+
+    async def _written_again(self, store: RunStore, view: RunView, damaged: DamagedError) -> StoreLease:
+        """Write our lease over a damaged one. Who has taken the run over has written a record, too.
+
+        Raises:
+            TakenError: Another machine has.
+        """
+        if damaged.epoch > view.epoch:
+            raise TakenError(f"Another machine has taken over {self._run_id}.", epoch=damaged.epoch)
+        await self.contents.compare(store)
+        return await self._taken_over(store, view, damaged.lease(self._owner, view.epoch), LEASE_SECONDS)
+
+    async def _taken_over(self, store: RunStore, view: RunView, after: StoreLease | None, seconds: float) -> StoreLease:
+        """Write a lease over one that is none of another machine."""
+        return await take_lease(
+            store,
+            self._run_id,
+            self._owner,
+            after=after,
+            epoch=view.epoch,
+            holder=await self._this_holder(),
+            status=self._status_of(view),
+            about=about_run(view),
+            seconds=seconds,
+        )
 
     async def _point(self) -> None:
         """Keep the lease in the cluster beside that in S3, unless a later one is there."""
@@ -325,21 +371,14 @@ class Publisher:
         if not is_due or not self._access.has_cluster() or self._leaves_cluster():
             return
         store = await self._access.open_cluster()
-        found = await store.lease(self._run_id)
+        try:
+            found = await store.lease(self._run_id)
+        except DamagedError as error:
+            found = error.lease(self._owner, max(error.epoch, 1))
         await require_guard("the lease in the cluster", in_cluster=True)  # its conditions are no fence: that is in S3
         with suppress(TakenError):  # another write came first
             if found is None or found.epoch <= view.epoch:
-                await take_lease(
-                    store,
-                    self._run_id,
-                    self._owner,
-                    after=found,
-                    epoch=view.epoch,
-                    holder=await self._this_holder(),
-                    status=self._status_of(view),
-                    about=about_run(view),
-                    seconds=0.0 if view.state in OVER else POINTER_SECONDS,
-                )
+                await self._taken_over(store, view, found, 0.0 if view.state in OVER else POINTER_SECONDS)
         self._pointed_at, self._pointed = now, state
 
     async def _this_holder(self) -> str:

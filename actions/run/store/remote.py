@@ -18,11 +18,11 @@ from actions.base.untrusted import one_line
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import is_watched_kind
 from actions.cluster.watch.json_format import Raw
-from actions.run.journal.elsewhere import elsewhere_sentence, takeover_command, takeover_hint
 from actions.run.paid import PaidThing, is_same_cluster
 from actions.run.state.fold import fold
 from actions.run.state.records import ClusterName, Created, JournalRecord, StageOutline
 from actions.run.state.view import OVER, Notice, NoticeKind, RunState, RunView, StageState, with_troubles
+from actions.run.store.elsewhere import takeover_command, takeover_hint
 from actions.run.store.lease_object import read_lease_object, run_id_of, stopped_note
 from actions.run.store.objects import RunAbout, RunStatus, StoreLease
 
@@ -157,7 +157,10 @@ def newest_runs(runs: Iterable[RemoteRun]) -> tuple[RemoteRun, ...]:
 
 def refusal_of(run: RemoteRun) -> RefusedError:
     """Return the error of what would act on a run that another machine carries out."""
-    return RefusedError(elsewhere_sentence(run.id, run.owner), hint=takeover_hint(run.id, run.store))
+    return RefusedError(
+        f"Run {run.id} is carried out by {run.owner}, and can only be watched here.",
+        hint=takeover_hint(run.id, run.store),
+    )
 
 
 def stopped_sentence(run: RemoteRun) -> str:

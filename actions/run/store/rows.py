@@ -23,7 +23,7 @@ from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
-from actions.run.store.objects import LATEST, RunStore, TakenError
+from actions.run.store.objects import LATEST, DamagedError, RunStore, TakenError
 
 MOST_ROWS = 500
 """Records that one call takes."""
@@ -141,9 +141,26 @@ class RowWriter:
         self._run_id = run_id
         self._rows = rows
         self._tail: RowsObject | None = None
+        self.etags: dict[str, str] = {}
+        """Of all objects with records, by name, as they were read or written last."""
+
+    async def compare(self) -> dict[str, RowsObject | DamagedError]:
+        """Require that all records of the store are in the journal here. Returns its objects by name, in order.
+
+        Raises:
+            TakenError: The store has other records.
+            FormatError: An object is of a later version of the program.
+        """
+        listed = await self._store.objects(run_key(self._run_id, "journal/"))
+        names = sorted(item.key for item in listed if first_row_of(item.key))
+        found = dict(zip(names, await at_once(names, self._read), strict=True))
+        for one in found.values():
+            if isinstance(one, RowsObject):
+                self._require_ours(one)
+        return found
 
     async def begin(self, *, epoch: int) -> int:
-        """Compare the store with the journal here, and write again what was removed between other records.
+        """Compare the store with the journal here, and write again what was damaged, or removed between other records.
 
         Args:
             epoch: Of this writer.
@@ -155,15 +172,14 @@ class RowWriter:
             TakenError: The store has other records.
             FormatError: An object is damaged.
         """
-        listed = await self._store.objects(run_key(self._run_id, "journal/"))
-        names = sorted(item.key for item in listed if first_row_of(item.key))
-        found = await at_once(names, lambda name: read_rows_object(self._store, name))
-        end, self._tail = 0, None
-        for one in found:
-            while end + 1 < one.head.first:
-                end = await self._fill(end, one.head.first, epoch)
-            common_end(one.rows, one.head.epoch, self._rows(one.head.first - 1, len(one.rows)), self._run_id)
-            end, self._tail = one.last, one
+        found = await self.compare()
+        firsts = [*map(first_row_of, found), 10**_SEQ_DIGITS]
+        end, self._tail, self.etags = 0, None, {}
+        for (name, one), follower in zip(found.items(), firsts[1:], strict=True):
+            while end + 1 < first_row_of(name):
+                end = (await self._fill(end, first_row_of(name), epoch)).last
+            there = await self._fill(end, follower, epoch, etag=one.etag) if isinstance(one, DamagedError) else one
+            end, self._tail, self.etags[name] = there.last, there, there.etag
         return end
 
     async def append(self, rows: Sequence[RecordRow], *, epoch: int) -> int:
@@ -187,19 +203,32 @@ class RowWriter:
             name = run_key(self._run_id, rows_name(rows[0].seq))
             if self._tail is not None and self._tail.is_open:
                 name = self._tail.name
-            there = _object_in(error.found, name)
-            common_end(there.rows, there.head.epoch, self._rows(there.head.first - 1, len(there.rows)), self._run_id)
-            self._tail = there
+            try:
+                self._tail = _object_in(error.found, name)
+            except DamagedError:
+                return await self.begin(epoch=epoch)
+            self._require_ours(self._tail)
+        self.etags[self._tail.name] = self._tail.etag
         return self._tail.last
 
-    async def _fill(self, end: int, first: int, epoch: int) -> int:
-        """Write an object with records behind `end` and before `first`. Returns the number of the last of them."""
+    async def _read(self, name: str) -> RowsObject | DamagedError:
+        try:
+            return await read_rows_object(self._store, name)
+        except DamagedError as error:
+            return error
+
+    def _require_ours(self, there: RowsObject) -> None:
+        first = there.head.first
+        common_end(there.rows, there.head.epoch, self._rows(first - 1, len(there.rows)), self._run_id)
+
+    async def _fill(self, end: int, first: int, epoch: int, *, etag: str = "") -> RowsObject:
+        """Write an object with records behind `end` and before `first`, over a damaged one if that has an `etag`."""
         rows = self._rows(end, min(first - 1 - end, MOST_ROWS))
         if not rows:
             raise FormatError(
                 f"{self._store.address} lacks record {end + 1} of {self._run_id}, and so does its journal."
             )
-        return (await _appended(self._store, self._run_id, None, rows, epoch)).last
+        return await _appended(self._store, self._run_id, None, rows, epoch, etag=etag)
 
 
 async def append_rows(store: RunStore, run_id: str, rows: Sequence[RecordRow], *, epoch: int) -> int:
@@ -285,9 +314,11 @@ async def _tail_of(store: RunStore, run_id: str) -> RowsObject | None:
 
 
 async def _appended(
-    store: RunStore, run_id: str, tail: RowsObject | None, rows: Sequence[RecordRow], epoch: int
+    store: RunStore, run_id: str, tail: RowsObject | None, rows: Sequence[RecordRow], epoch: int, *, etag: str = ""
 ) -> RowsObject:
     """Write the first of some records, as many as the open object takes, or the next one. Returns that object.
+
+    Without an open object, `etag` is that of a damaged one which has the place.
 
     Raises:
         PreconditionError: Another writer was faster, or the open object was removed.
@@ -305,8 +336,8 @@ async def _appended(
             f"Record {added[-1].seq} of {run_id} has {len(added[-1].json)} bytes, too many for {store.address}."
         )
     name = run_key(run_id, rows_name(first))
-    if before is not None:
-        receipt = await store.replace(name, data, etag=before.etag)
+    if before is not None or etag:
+        receipt = await store.replace(name, data, etag=before.etag if before is not None else etag)
     else:
         receipt = await store.put_if_absent(name, data)
     return RowsObject(name, receipt.etag, head, (*old, *added), data)
@@ -327,7 +358,7 @@ def _object_in(found: StoredObject, name: str) -> RowsObject:
         head = decode_json(lines[0], RowsHead)
         rows = tuple(_cleaned_row(_ROWS.decode(line)) for line in lines[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise FormatError(f"{name} in the store is damaged: {error}.") from error
+        raise DamagedError(f"{name} in the store is damaged: {error}.", found.etag) from error
     if head.schema > SCHEMA_VERSION:
         raise FormatError(
             f"{name} has version {head.schema}, this program reads {SCHEMA_VERSION}.",
@@ -335,7 +366,7 @@ def _object_in(found: StoredObject, name: str) -> RowsObject:
         )
     numbers = [row.seq for row in rows]
     if not rows or numbers != list(range(head.first, head.first + head.count)) or head.first != first_row_of(name):
-        raise FormatError(f"{name} in the store is damaged: its records are not those that it announces.")
+        raise DamagedError(f"{name} in the store is damaged: its records are not those that it announces.", found.etag)
     return RowsObject(name, found.etag, head, rows, found.body)
 
 

@@ -8,19 +8,23 @@ from actions.base.errors import ConfigError, FormatError
 from actions.base.executors import at_once
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line
+from actions.cloud.aws_session import AwsSession
 from actions.cloud.s3 import S3Bucket
-from actions.run.context.store_address import StoreAddress, run_key
+from actions.run.context.store_address import StoreAddress, parse_store, run_key
 from actions.run.store.objects import (
     LEASE,
     MOST_LEASE_BYTES,
     LeaseConflictError,
     LeaseDocument,
+    RunStore,
     StoreLease,
     lease_bytes,
     lease_document,
     lease_in,
     remove_objects,
 )
+
+_THREADS = 8
 
 
 class S3Store:
@@ -100,3 +104,19 @@ class S3Store:
 
     def close(self) -> None:
         self._bucket.close()
+
+
+def open_store(url: str, *, profile: str = "", region: str = "") -> RunStore:
+    """Return the store at an address. No request is made yet; close it afterwards.
+
+    Args:
+        url: `s3://BUCKET/PREFIX`.
+        profile: Of the AWS configuration; empty for the environment's.
+        region: Of the bucket, if known.
+
+    Raises:
+        ConfigError: It is not an address of a store.
+    """
+    place = parse_store(url)
+    session = AwsSession(profile=profile, region=region, threads=_THREADS)
+    return S3Store(place, S3Bucket(place.bucket, session, region=region))

@@ -1,29 +1,92 @@
-"""The place that a run is taken over from: its cluster, a bucket, or the file of an archive."""
+"""The place that a run is taken over from: its cluster, a bucket, or the file of an archive; the way in for callers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.executors import in_thread
 from actions.base.files import expanded
 from actions.base.untrusted import one_line
 from actions.cloud.eks import token_factory
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.auth.session import KubeSession
-from actions.run.journal.elsewhere import takeover_hint
+from actions.run.journal.folder import journal_path, runs_folder
+from actions.run.journal.reader import load_run
 from actions.run.state.view import RunState
-from actions.run.storage.archive import ArchivedRun, opened_archive
-from actions.run.store.drivers import open_store
+from actions.run.store.archive import ArchivedRun, opened_archive
+from actions.run.store.copy import copy_path, read_mark
+from actions.run.store.elsewhere import takeover_hint
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.objects import RunStore, StoreLease
-from actions.run.takeover.takeover import CLUSTER
+from actions.run.store.s3 import open_store
+from actions.run.takeover.takeover import CLUSTER, Say, Takeover, take_over_run
 
 _BUCKET = "s3://"
 _ANSWER_SECONDS = 10.0
+
+
+def source_for(run_id: str, source: str, store: str) -> str:
+    """Return the place that a run is taken over from.
+
+    Args:
+        run_id: The run's whole id.
+        source: As the operator has named it; empty for the bucket that the run's folder or copy here names, else that
+            of the settings, else the cluster.
+        store: The bucket of the settings; empty for none.
+    """
+    return source or _store_known_here(run_id) or store or CLUSTER
+
+
+async def take_over_from(
+    source: str,
+    run_id: str,
+    target: ClusterTarget,
+    clock: Clock,
+    *,
+    is_chosen: bool,
+    confirm: str,
+    is_machine_gone: bool,
+    environment: Mapping[str, str],
+    say: Say,
+) -> Takeover:
+    """Take a run over from a place; see `take_over_run`.
+
+    Args:
+        source: See `source_for`.
+        run_id: The run's whole id.
+        target: The cluster.
+        clock: The machine's.
+        is_chosen: The operator has chosen that cluster.
+        confirm: The run's id, as typed.
+        is_machine_gone: The earlier machine no longer exists.
+        environment: Variables of the run's processes.
+        say: Takes a sentence on each step.
+
+    Raises:
+        ConsoleError: See `opened_source` and `take_over_run`.
+    """
+    pinned = None
+    if is_chosen or source == CLUSTER:
+        found = await in_thread("takeover", load_context, target)
+        pinned = replace(target, context=found.context)  # the current one may change later
+    async with opened_source(source, run_id, pinned or target, clock, confirm=confirm) as store:
+        return await take_over_run(
+            run_id,
+            store,
+            clock,
+            confirm=confirm,
+            is_machine_gone=is_machine_gone,
+            environment=environment,
+            target=pinned,
+            say=say,
+        )
 
 
 @asynccontextmanager
@@ -96,3 +159,14 @@ async def _lease_in_bucket(lease: StoreLease) -> StoreLease | None:
     finally:
         if store is not None:
             store.close()
+
+
+def _store_known_here(run_id: str) -> str:
+    """Return the store that a run's folder or copy on this machine names; empty if there is neither."""
+    with suppress(ConsoleError):
+        folder = runs_folder() / run_id
+        if journal_path(folder).exists():
+            return load_run(folder).store
+        mark = read_mark(copy_path(run_id))
+        return mark.store if mark is not None else ""
+    return ""

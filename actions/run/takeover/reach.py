@@ -206,7 +206,7 @@ async def _connect(
         view = replace(view, cluster=cluster)
     backend = LiveBackend(folder, clock)
     try:
-        await KubeconfigHandler(backend.context(view, stage, records.stage(stage))).perform()
+        await KubeconfigHandler(backend.read_only_context(view, stage)).perform()
     except ConsoleError as error:
         return error
     finally:

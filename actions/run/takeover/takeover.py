@@ -31,16 +31,25 @@ from actions.run.client import start_runner
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.context.store_address import run_key
-from actions.run.engine.fence import GRACE_SECONDS
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.journal.elsewhere import note_answered, read_fence, takeover_command
-from actions.run.journal.folder import journal_path, kubeconfig_path, runs_folder, terraform_path
-from actions.run.journal.mirrored import MirrorMark, read_mark, remove_mark, write_mark
+from actions.run.journal.folder import (
+    aside_path,
+    journal_path,
+    kubeconfig_path,
+    make_block,
+    runs_folder,
+    terraform_path,
+    watched_path,
+)
 from actions.run.journal.reader import RunReader, load_run
+from actions.run.journal.watched import WatchedOnly, end_watching, read_watched, write_watched
 from actions.run.state.records import Operator, TakenOver
 from actions.run.state.view import RunState, StageState
-from actions.run.storage.archive import ArchivedRun
-from actions.run.store.copy import become_original, copy_path, fetch_run
+from actions.run.store.access import note_answered
+from actions.run.store.archive import ArchivedRun
+from actions.run.store.copy import become_original, fetch_run
+from actions.run.store.elsewhere import takeover_command
+from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import MOST_FILE_BYTES
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.lease import about_run, take_lease, this_holder
@@ -132,7 +141,7 @@ async def take_over_run(
         await clock.sleep(GRACE_SECONDS)
         with arrival_records(folder, clock) as records:  # it may have made something until then
             found = await _searched(folder, records, clock, since=since)
-    remove_mark(folder)  # until here no command and no console starts a runner, also if this was interrupted
+    end_watching(folder)  # until here no command and no console starts a runner, also if this was interrupted
     if starts and _has_work(folder) and (kubeconfig_path(folder).exists() or not unreached):
         start_runner(folder, environment=environment)
     return Takeover(folder, taken.epoch, lease.owner, found.left_out, (*unreached, *found.sentences))
@@ -147,17 +156,6 @@ def _note_store(folder: Path, store: RunStore) -> None:
 
 def _has_work(folder: Path) -> bool:
     return load_run(folder).state is not RunState.TORN_DOWN
-
-
-def store_known_here(run_id: str) -> str:
-    """Return the store that a run's folder or copy on this machine names; empty if there is neither."""
-    with suppress(ConsoleError):
-        folder = runs_folder() / run_id
-        if journal_path(folder).exists():
-            return load_run(folder).store
-        mark = read_mark(copy_path(run_id))
-        return mark.store if mark is not None else ""
-    return ""
 
 
 async def _known_lease(store: RunStore, run_id: str) -> StoreLease:
@@ -353,7 +351,7 @@ def _own(folder: Path, lease: StoreLease) -> bool | None:
 
     A run whose arrival was cut short is none of this machine's yet. Another machine may have the same name.
     """
-    if not journal_path(folder).exists() or read_fence(folder).epoch or read_mark(folder) is not None:
+    if not journal_path(folder).exists() or read_watched(folder) is not None:
         return None
     reader = RunReader(folder)
     try:
@@ -426,16 +424,18 @@ async def _brought(
         shutil.rmtree(arriving, ignore_errors=True)
         error.hint = f"{error.hint} The lease is this machine's: repeat the command.".strip()
         raise
-    await in_thread("takeover", _settle, arriving, folder, source_of(store), lease, clock.now().timestamp())
+    await in_thread("takeover", _settle, arriving, folder, source_of(store), lease)
 
 
-def _settle(arriving: Path, folder: Path, source: str, lease: StoreLease, now: float) -> None:
-    """Give a run that has arrived its folder, with the mark that keeps runners from it."""
+def _settle(arriving: Path, folder: Path, source: str, lease: StoreLease) -> None:
+    """Give a run that has arrived its folder, in which it is to be watched only so far: no runner starts there."""
     become_original(arriving)
-    mark = MirrorMark(source, now, epoch=lease.epoch, owner=lease.owner, is_arriving=True)
-    write_mark(arriving, mark)
+    text = "Its takeover by this machine has not come to its end."
+    again = f"Repeat it if it was interrupted: {takeover_command(folder.name, source)}"
+    make_block(watched_path(arriving))
+    write_watched(arriving, WatchedOnly(f"{text} {again}", again))
     if folder.exists():
-        aside = folder.with_name(f".{folder.name}.before-epoch-{lease.epoch}")
+        aside = aside_path(folder, lease.epoch)
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
     arriving.rename(folder)

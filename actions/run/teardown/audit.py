@@ -17,7 +17,7 @@ from actions.base.errors import (
 )
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line
-from actions.blueprint.render import RUN_LABEL, RUN_TAG
+from actions.blueprint.render import RUN_LABEL, RUN_TAG, STORED_RUN_LABEL
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.leftovers import SearchScope, search_account
 from actions.cloud.resources import AwsResource
@@ -25,7 +25,6 @@ from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.run_account import require_account
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.journal.elsewhere import note_removed
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
@@ -34,9 +33,8 @@ from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.records import NODE_CLAIM
 from actions.run.state.view import OwnedObject, RunView
-from actions.run.store.access import cluster_store
+from actions.run.store.access import cluster_store, note_removed
 from actions.run.store.kubernetes import KubernetesStore
-from actions.run.store.lease_object import RUN_LABEL as STORED_RUN_LABEL
 
 SETTLE_SECONDS = 60.0
 """Time for garbage collection, or an API that is down, to catch up."""

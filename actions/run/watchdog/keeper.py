@@ -16,7 +16,6 @@ from actions.cluster.objects.client import Document, ObjectRef, merge_patch
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.lease import Heartbeat
 from actions.run.limits.rules import LimitName, is_watchdog
 from actions.run.objects.inventory import ref_of_owned
@@ -24,6 +23,7 @@ from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import apply_objects, request_removal, seen
 from actions.run.state.records import Body, LimitReached
 from actions.run.state.view import Goal, NoticeKind, RunView
+from actions.run.store.access import known_store
 from actions.run.store.lease_object import lease_name
 from actions.run.volume.helper_job import JobRecorder, JournalJobRecorder
 from actions.run.watchdog.manifests import NAMESPACE, WatchedObject, manifests_of, watchdog_name, watched_objects
@@ -120,7 +120,7 @@ class WatchdogKeeper:
         context = self._context_of(view)
         try:
             connection = await context.connect(ONCE)
-            if store := read_fence(context.folder).namespace:  # else the run's lease is not there yet
+            if store := known_store(context.folder).namespace:  # else the run's lease is not there yet
                 await self._take_note(view, connection, store)
                 await self._keep(view, context, connection, store)
         except ConflictError as error:  # of an object or a cluster; never of the run's lease

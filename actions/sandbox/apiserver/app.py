@@ -23,7 +23,7 @@ from actions.sandbox.apiserver.endpoints.discovery import add_discovery
 from actions.sandbox.apiserver.endpoints.eviction import serve_eviction
 from actions.sandbox.apiserver.endpoints.list_watch import list_objects, serve_watch
 from actions.sandbox.apiserver.printing.view import View, form_of
-from actions.sandbox.apiserver.remote.exec import serve_attach, serve_exec
+from actions.sandbox.apiserver.remote.exec import serve_exec
 from actions.sandbox.apiserver.remote.logs import serve_log
 from actions.sandbox.apiserver.remote.port_forward import serve_forward
 from actions.sandbox.apiserver.requests.access import AccessControl, User, serve_review
@@ -99,8 +99,6 @@ async def _serve_subresource(context: ServerContext, request: web.Request, targe
             return await serve_log(context, request, target)
         case "exec", "GET" | "POST":
             return await serve_exec(context, request, target)
-        case "attach", "GET" | "POST":
-            return await serve_attach(context, request, target)
         case "portforward", "GET" | "POST":
             return await serve_forward(context, request, target)
         case "binding", "POST":

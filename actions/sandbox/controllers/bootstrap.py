@@ -216,7 +216,6 @@ _RULES = (
          "serviceaccounts services"),
     ("apps", "daemonsets deployments deployments/scale replicasets statefulsets"),
     ("batch", "cronjobs jobs"),
-    ("events.k8s.io", "events"),
     ("kubeflow.org", "mpijobs pytorchjobs"),
     ("policy", "poddisruptionbudgets"),
 )  # fmt: skip

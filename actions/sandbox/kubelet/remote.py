@@ -17,7 +17,7 @@ from actions.sandbox.kubelet.rendezvous import RendezvousTable
 from actions.sandbox.model.kubelet_api import ExecStreams, PortStream
 from actions.sandbox.programs.network import HttpAnswer, HttpService
 from actions.sandbox.programs.program import Load, ProcessContext, Program, ProgramStep
-from actions.sandbox.programs.shell.commands import is_screen, reads_input
+from actions.sandbox.programs.shell.commands import reads_input
 from actions.sandbox.programs.shell.shell import ShellExit, is_interactive, run_lines, without_env
 
 _INTERRUPT, _END, _BACKSPACES = b"\x03", b"\x04", (b"\x7f", b"\x08")
@@ -48,10 +48,10 @@ class RemoteCommand:
         if not is_interactive(argv):
             given = await self._all_input() if reads_input(argv) else ""
             running = self._run(exec_program(self._context, list(argv), given))
-            return await (self._watch(running, argv) if self._tty else running)
+            return await (self._watch(running) if self._tty else running)
         return await (self._run_interactively() if self._tty else self._run_input())
 
-    async def _watch(self, running: Coroutine[None, None, int], argv: Sequence[str]) -> int:
+    async def _watch(self, running: Coroutine[None, None, int]) -> int:
         """Run a program at a terminal, until it ends or is interrupted."""
         codes: list[int] = []
 
@@ -59,9 +59,8 @@ class RemoteCommand:
             codes.append(await running)
             return codes[0]
 
-        keys = (_INTERRUPT, b"q") if is_screen(argv) else (_INTERRUPT,)
-        await self._unless_interrupted(run(), keys)
-        return codes[0] if codes else 0 if is_screen(argv) else _INTERRUPTED
+        await self._unless_interrupted(run())
+        return codes[0] if codes else _INTERRUPTED
 
     async def _run_input(self) -> int:
         """Run a shell that reads its script from standard input."""
@@ -90,10 +89,8 @@ class RemoteCommand:
             if leaving:
                 return leaving[0]
 
-    async def _unless_interrupted(
-        self, running: Coroutine[None, None, int], keys: Sequence[bytes] = (_INTERRUPT,)
-    ) -> bool:
-        """Run a command; one of the keys, or the end of input, ends it. Return whether it was ended so."""
+    async def _unless_interrupted(self, running: Coroutine[None, None, int]) -> bool:
+        """Run a command; Control-C, or the end of input, ends it. Return whether it was ended so."""
         command = asyncio.create_task(running)
         try:
             while not command.done():
@@ -104,7 +101,7 @@ class RemoteCommand:
                     await asyncio.gather(typing, return_exceptions=True)
                     break
                 data = typing.result()
-                if not data or any(key in data for key in keys):
+                if not data or _INTERRUPT in data:
                     await self._write(b"^C\r\n")
                     return True
                 self._input += data

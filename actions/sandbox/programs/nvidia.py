@@ -5,19 +5,19 @@ The layout is that of the driver that the node's device model comes with.
 Source:
     Captured tables of `nvidia-smi` for A10G (g5, driver 535), A100 (driver 550) and H100 (driver 570); `nvidia-smi
     --help-query-gpu` of 535 for names and units of fields; AWS's list of accelerated instance types for the models and
-    counts; NVIDIA's data sheets for power limits and clocks.
+    counts; NVIDIA's data sheets for power limits and clocks; of links `docs/facts/nvidia-smi.md#nvlink` and `nvlink_*`
+    and `console_even` of two H100, in `tests/fixtures/h100x2`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from zlib import crc32
 
 import msgspec
 
-from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, Program, ProgramStep
 
 
@@ -163,10 +163,9 @@ def run_nvidia_smi(
         return 6
     options = list(argv)
     period = _take_period(options)
-    is_topology = options == ["topo", "-m"]
     while True:
         readings = read(container, load(), now())
-        text, code = (topology(container, readings), 0) if is_topology else _report(options, readings, now())
+        text, code = _report(options, readings, now())
         yield ProgramStep(0.0, text)
         if period is None or code:
             return code
@@ -185,56 +184,6 @@ def _report(options: list[str], readings: list[NvidiaDevice], moment: float) -> 
     if options:
         return f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{options[0]}\n", 1
     return table(readings, moment), 0
-
-
-_LEGEND = """
-Legend:
-
-  X    = Self
-  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
-  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
-  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
-  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
-  PIX  = Connection traversing at most a single PCIe bridge
-  NV#  = Connection traversing a bonded set of # NVLinks
-"""
-
-
-def topology(container: ContainerView, readings: Sequence[NvidiaDevice]) -> str:
-    """The matrix of `nvidia-smi topo -m`: one half of a node's devices on each of two NUMA nodes, if they are eight.
-
-    Network cards are left out.
-    """
-    kind = InstanceTable.load().find(container.instance_type)
-    cores, count = (kind.vcpu, kind.gpus) if kind is not None else (0, 0)
-    heads = "\t".join(f"GPU{one.index}" for one in readings)
-    lines = [f"\t\x1b[4m{heads}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m"]
-    for one in readings:
-        numa = _numa(one, count)
-        links = "\t".join(_link(one, other, count) for other in readings)
-        lines.append(f"GPU{one.index}\t{links}\t{_affinity(cores, numa, count) or 'N/A'}\t{numa}\t\tN/A")
-    return "\n".join(lines) + "\n" + _LEGEND
-
-
-def _link(one: NvidiaDevice, other: NvidiaDevice, count: int) -> str:
-    if one is other:
-        return " X "
-    if one.model.nvlinks:
-        return f"NV{one.model.nvlinks}"
-    return "PHB" if _numa(one, count) == _numa(other, count) else "SYS"
-
-
-def _numa(one: NvidiaDevice, count: int) -> int:
-    return one.node_index * 2 // count if count >= 8 else 0
-
-
-def _affinity(cores: int, numa: int, count: int) -> str:
-    """Return the cores of a NUMA node: one thread of each, then the other; empty if they are unknown."""
-    if count < 8:
-        return f"0-{cores - 1}" if cores else ""
-    share = cores // 4
-    first, second = numa * share, cores // 2 + numa * share
-    return f"{first}-{first + share - 1},{second}-{second + share - 1}"
 
 
 def table(readings: Sequence[NvidiaDevice], moment: float) -> str:
@@ -360,3 +309,51 @@ def _take_period(options: list[str]) -> float | None:
                 del options[position]
                 return int(option.partition("=")[2]) * unit
     return None
+
+
+_KIB_A_SECOND = 1_600_000
+"""Of a link in one direction, under full load."""
+_ERRORS = ("Replay", "Recovery", "CRC")
+_USAGE = "Invalid combination of input arguments. Please run 'nvidia-smi nvlink -h' for help.\n"
+
+
+def run_nvlink(container: ContainerView, busy_seconds: float, argv: Sequence[str]) -> Program:
+    """Run `nvidia-smi nvlink` with its arguments: `-gt d` or `-e`. Of GPUs without links it prints nothing.
+
+    The payload under full load is that of products of matrices and all-reduces.
+
+    Args:
+        container: The one with the devices.
+        busy_seconds: For how long they have been busy.
+        argv: The arguments after `nvlink`.
+    """
+    devices = [one for one in read(container, GpuLoad(), 0.0) if one.model.nvlinks]
+    payload = round(busy_seconds * _KIB_A_SECOND) if len(devices) > 1 else 0
+    match list(argv):
+        case ["-gt", "d"]:
+            lines = [line for one in devices for line in _counters(one, payload)]
+        case ["-e"]:
+            lines = [line for one in devices for line in _errors(one)]
+        case _:
+            yield ProgramStep(0.0, _USAGE)
+            return 1
+    yield ProgramStep(0.0, "".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _head(one: NvidiaDevice) -> str:
+    return f"GPU {one.index}: {one.model.name} (UUID: {one.uuid})"
+
+
+def _counters(one: NvidiaDevice, kib: int) -> Iterator[str]:
+    yield _head(one)
+    for link in range(one.model.nvlinks):
+        for way in ("Tx", "Rx"):
+            yield f"\t Link {link}: Data {way}: {kib} KiB"
+
+
+def _errors(one: NvidiaDevice) -> Iterator[str]:
+    yield _head(one)
+    for link in range(one.model.nvlinks):
+        yield from (f"\t Link {link}: {kind} Errors: 0" for kind in _ERRORS)
+        yield ""

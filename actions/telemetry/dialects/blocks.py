@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, WaitingDialect, first_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, WaitingDialect, first_of
 from actions.telemetry.dialects.named import named_points, report_of
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER, TrainingProgress
+from actions.telemetry.points import NUMBER, LogValue, TrainingProgress
 
 _HEAD = re.compile(
     r"\[(?:[a-z]{1,10}=\d{1,9}/\d{1,9}\]\[)?(?P<counter>batch)=(?P<step>\d{1,12})/(?P<last>\d{1,12})\]:"

@@ -8,9 +8,7 @@ from typing import ClassVar, Protocol
 
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import has_mark, memoize_by_outline, without_digits
-from actions.telemetry.points import Point, TrainingProgress, number_of
-
-LogValue = Point | TrainingProgress
+from actions.telemetry.points import LogValue, Point, number_of
 
 TRAIN_LOSS = "train_loss"
 VAL_LOSS = "val_loss"

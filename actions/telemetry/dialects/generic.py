@@ -18,13 +18,12 @@ from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
     WRAPPER,
-    LogValue,
     point_of,
 )
 from actions.telemetry.dialects.named import Named, numbers_in, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import group_place, has_mark, memoize_by_outline
-from actions.telemetry.points import NUMBER, Point, TrainingProgress
+from actions.telemetry.points import NUMBER, LogValue, Point, TrainingProgress
 
 _STEP = re.compile(
     r"(?:\b(?:global_|train_|num_)?[Ss]teps?(?:_i)?|\bnum_updates|\b[Ii]ter(?:ation|s)?|스텝|\bBatch)"

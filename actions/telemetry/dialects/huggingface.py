@@ -19,13 +19,12 @@ from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
     WRAPPER,
-    LogValue,
     WaitingDialect,
 )
 from actions.telemetry.dialects.named import named_points
 from actions.telemetry.dialects.progress_bars import BAR_MARKS, Bar, bar_of
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER, Point, number_of
+from actions.telemetry.points import NUMBER, LogValue, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
 _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?{WRAPPER}({NUMBER})'?(?=[,}})])")

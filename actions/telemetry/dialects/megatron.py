@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, LogValue
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS
 from actions.telemetry.dialects.named import Named, named_in, points_at
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import group_place, memoize_by_outline
-from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, LogValue, Point, TrainingProgress, number_of
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, WRAPPER, LogValue, first_of, point_of
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, WRAPPER, first_of, point_of
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER, number_of
+from actions.telemetry.points import NUMBER, LogValue, number_of
 
 _NO_METRIC = re.compile(
     r"(?:(?:global|max|current)_)?steps?|iter(?:ation)?s?|epochs?|batch|num_updates|(?:local_)?rank|world_size|pid|line"

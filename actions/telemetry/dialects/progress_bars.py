@@ -21,7 +21,6 @@ from actions.telemetry.dialects.dialect import (
     TEST_LOSS,
     TRAIN_LOSS,
     VAL_LOSS,
-    LogValue,
     first_of,
     point_of,
 )
@@ -35,7 +34,7 @@ from actions.telemetry.dialects.named import (
 )
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import group_place, memoize_by_outline, outline_of
-from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, LogValue, Point, TrainingProgress, number_of
 
 _COUNTER = re.compile(
     r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)| ?it) "

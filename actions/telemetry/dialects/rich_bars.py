@@ -20,14 +20,13 @@ from msgspec.structs import replace
 from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
-    LogValue,
     WaitingDialect,
     first_of,
     point_of,
 )
 from actions.telemetry.dialects.named import PLAIN_NAME, TRAINING_NAMES, VALIDATION_NAMES, named_points
 from actions.telemetry.log_records import LogRecord
-from actions.telemetry.points import NUMBER, TrainingProgress, number_of
+from actions.telemetry.points import NUMBER, LogValue, TrainingProgress, number_of
 
 _BAR = re.compile(
     rf"^Epoch (?P<epoch>\d{{1,9}})(?:/-?\d{{1,9}})?\s{{1,8}}[━╸╺\s-]{{1,400}} "

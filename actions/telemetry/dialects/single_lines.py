@@ -17,13 +17,12 @@ from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
     WRAPPER,
-    LogValue,
     point_of,
 )
 from actions.telemetry.dialects.named import Named, named_points, numbers_in, points_at, report_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import group_place, memoize_by_outline
-from actions.telemetry.points import NUMBER, TrainingProgress, number_of, number_or_none
+from actions.telemetry.points import NUMBER, LogValue, TrainingProgress, number_of, number_or_none
 
 
 class LineForm(NamedTuple):

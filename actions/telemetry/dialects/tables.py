@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import LogValue, WaitingDialect
+from actions.telemetry.dialects.dialect import WaitingDialect
 from actions.telemetry.dialects.named import report_of
 from actions.telemetry.log_records import LogRecord
 from actions.telemetry.outlines import memoize_by_outline
-from actions.telemetry.points import Point, number_or_none
+from actions.telemetry.points import LogValue, Point, number_or_none
 from actions.telemetry.tools.collectives import row_of
 
 _EDGES = " |│"

@@ -23,7 +23,7 @@ from actions.base.errors import (
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.launch_plan import plan_of, plan_table
-from actions.blueprint.mirror import CopyState, Mirror, copies_of, fetch_missing
+from actions.blueprint.mirror import CopyState, Mirror, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import cache_folder, digest_of, mirror_folder
 from actions.blueprint.parameters import Binding, bind
@@ -143,10 +143,10 @@ async def test_what_was_fetched_once_serves_every_launch_without_a_network(
 ) -> None:
     blueprint = a_system(tmp_path, source, site.address + path)
     binding = bind(blueprint, {})
-    assert [copy.state for copy in copies_of(blueprint, binding)] == [CopyState.FETCHED]
+    assert [copy.state for copy in operator_copies(blueprint, binding)] == [CopyState.FETCHED]
     assert site.asked == []  # to look asks nobody
     assert await fetched(blueprint) == []
-    (copy,) = copies_of(blueprint, binding)
+    (copy,) = operator_copies(blueprint, binding)
     assert (copy.state, Path(copy.path).parents[2]) == (CopyState.VERIFIED, cache_folder())
     asked = len(site.asked)
     assert await fetched(blueprint) == []
@@ -207,7 +207,7 @@ async def test_a_run_keeps_what_it_was_launched_with(tmp_path: Path, site: Site)
     await fetched(blueprint)
     folder = launched(tmp_path, blueprint)
     kept = folder / "operators" / "gang" / "2.0.0"
-    (copy,) = copies_of(blueprint, bind(blueprint, {}))
+    (copy,) = operator_copies(blueprint, bind(blueprint, {}))
     assert (kept / "manifest.yaml").read_bytes() == Path(copy.path).read_bytes()
     assert (kept / "manifest.yaml.sha256").read_text().startswith(copy.sha256)
 
@@ -219,11 +219,11 @@ async def test_the_mirror_goes_before_what_was_fetched_and_says_how_sure_it_is(t
     place.mkdir(parents=True)
     (place / "manifest.yaml").write_bytes(MANAGER)
     (place / "manifest.yaml.sha256").write_text(f"{digest_of(MANAGER)}  manifest.yaml\n")
-    (copy,) = copies_of(blueprint, bind(blueprint, {}))
+    (copy,) = operator_copies(blueprint, bind(blueprint, {}))
     assert (copy.state, copy.note) == (CopyState.UNVERIFIED, f"given by hand: {place / 'manifest.yaml'}")
     (place / "manifest.yaml").write_bytes(MANAGER + b"\n")
     with pytest.raises(BlueprintError, match="not what was recorded"):
-        copies_of(blueprint, bind(blueprint, {}))
+        operator_copies(blueprint, bind(blueprint, {}))
 
 
 async def test_what_came_first_and_is_not_what_was_recorded_later_is_refused(tmp_path: Path, site: Site) -> None:
@@ -232,11 +232,11 @@ async def test_what_came_first_and_is_not_what_was_recorded_later_is_refused(tmp
     assert isinstance(stage, ManifestsStage)
     assert stage.source is not None
     Mirror(mirror_folder()).take(stage.source, MANAGER, origin="x", by_hand=False, clock=SystemClock())
-    (copy,) = copies_of(unpinned, bind(unpinned, {}))
+    (copy,) = operator_copies(unpinned, bind(unpinned, {}))
     assert copy.state is CopyState.UNVERIFIED
     pinned = a_system(tmp_path, ONE, f"{site.address}/n.yaml")
     with pytest.raises(ConflictError, match="the blueprint records"):
-        copies_of(pinned, bind(pinned, {}))
+        operator_copies(pinned, bind(pinned, {}))
 
 
 async def test_files_that_cannot_be_made_one_are_refused(tmp_path: Path, site: Site) -> None:
@@ -271,5 +271,5 @@ async def test_a_rehearsal_needs_none_and_is_not_served_by_what_was_fetched(tmp_
     for folder in shipped_blueprints().glob("*/blueprint.yaml"):
         blueprint = load_blueprint(folder.parent)
         chosen = blueprint.under("rehearsal")
-        assert copies_of(chosen, bind(blueprint, {}, preset="rehearsal")) == ()
-        assert copies_of(blueprint, bind(blueprint, {})) != ()
+        assert operator_copies(chosen, bind(blueprint, {}, preset="rehearsal")) == ()
+        assert operator_copies(blueprint, bind(blueprint, {})) != ()

@@ -157,7 +157,7 @@ def test_the_default_version_and_its_end_are_those_of_the_table(name: str) -> No
     version = str(shipped(name).parameters["eks_version"].default)
     entry = VersionMatrix.load().find(version)
     assert entry is not None
-    assert f"is the default ({version}, until {entry.standard_until})" in readme(name)
+    assert f"is the default ({version}, until {entry.standard_until})" in readme("common")
     assert entry.standard_until > date(2026, 11, 22)
 
 

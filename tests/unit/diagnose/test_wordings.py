@@ -17,7 +17,10 @@ _TOLD = _FILE.read_text(encoding="utf-8").splitlines()
 WORDINGS: list[tuple[str, Document]] = [(told["code"], told["document"]) for told in map(json.loads, _TOLD)]
 
 
-@pytest.mark.parametrize(("code", "document"), WORDINGS)
+_LINES = [f"{code} line {number}" for number, (code, _) in enumerate(WORDINGS, 1)]
+
+
+@pytest.mark.parametrize(("code", "document"), WORDINGS, ids=_LINES)
 def test_other_words_have_the_same_code(code: str, document: Document) -> None:
     found = why(document)
     assert [one.code.value for one in found][:1] == [code]

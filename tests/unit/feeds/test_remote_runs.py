@@ -23,12 +23,11 @@ from actions.run.client import load_run
 from actions.run.journal.reader import RunSummary
 from actions.run.state.records import Operator
 from actions.run.state.view import RunState
-from actions.run.store.cluster_runs import paths_of
 from actions.run.store.lease_object import DOCUMENT, EVERYWHERE, LABELS, NAMESPACE, lease_name, leases_path
-from actions.run.store.listing import StoreLook
+from actions.run.store.listing import StoreLook, paths_of
 from actions.run.store.remote import CLUSTER, RemoteRun
 from actions.run.summaries import RunListing, list_runs
-from actions.run.takeover import takeover
+from actions.run.takeover import origin
 from actions.run.takeover.takeover import Takeover, grace_sentence, heard_sentence
 from tests.support import fixed_runs
 from tests.support.builders import console_services
@@ -480,7 +479,7 @@ async def test_a_takeover_says_what_it_waits_for_while_it_waits(
         await goes_on.wait()
         return Takeover(tmp_path / run, 2, None)
 
-    monkeypatch.setattr(takeover, "take_over_run", take_over_run)
+    monkeypatch.setattr(origin, "take_over_run", take_over_run)
     await console.line(f"takeover {run} from=s3://team-runs/ml confirm={run}")
     await console.calm(("Waiting 15 s, as", "may be alive"))
     goes_on.set()

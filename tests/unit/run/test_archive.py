@@ -28,8 +28,8 @@ from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
 from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Output
-from actions.run.storage import archive as archives
-from actions.run.storage.archive import Archived, archive_run, opened_archive
+from actions.run.store import archive as archives
+from actions.run.store.archive import Archived, archive_run, opened_archive
 from actions.run.takeover.origin import opened_source
 from actions.run.takeover.takeover import Takeover, take_over_run
 from actions.terraform.working_directory import LOCK_FILE

@@ -42,11 +42,11 @@ from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
-from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.launch import create_run
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator
 from actions.run.state.view import RunState
+from actions.run.store.elsewhere import note_elsewhere
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 from tests.support.fixed_runs import summaries
@@ -246,9 +246,8 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     other = msgspec.structs.replace(launch, wanted_namespace="other")
     assert (await check_runs(other)).result is CheckResult.PASSED
 
-    note_elsewhere(
-        folder, Operator("ben", "laptop-2"), 2
-    )  # its state here is old, and this machine cannot tear it down
+    # its state here is old, and this machine cannot tear it down
+    note_elsewhere(folder, Operator("ben", "laptop-2"), 2, "")
     found = await check_runs(launch)
     assert found.result is CheckResult.UNKNOWN
     assert found.detail.startswith(f"ben@laptop-2 has taken over the run {folder.name} of this blueprint")

@@ -16,21 +16,14 @@ from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
-from actions.run.engine.fence import GRACE_SECONDS, SILENT_SECONDS, TRUST_SECONDS, Fence
 from actions.run.engine.runner_journal import RunnerJournal
-from actions.run.journal.elsewhere import (
-    FenceState,
-    note_elsewhere,
-    note_removed,
-    note_vouched,
-    read_elsewhere,
-    read_fence,
-    write_fence,
-)
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
+from actions.run.journal.watched import read_watched
 from actions.run.state.records import LimitReached, Operator
+from actions.run.store.access import KnownStore, known_store, note_answered, note_removed, note_vouched
+from actions.run.store.fence import GRACE_SECONDS, SILENT_SECONDS, TRUST_SECONDS, Fence
 from actions.run.store.lease import LEASE_SECONDS
 from actions.run.store.objects import LeaseDocument, StoreLease
 from tests.support.polling import until
@@ -165,8 +158,9 @@ async def test_a_runner_that_was_stopped_and_taken_over_changes_nothing(folder: 
         with pytest.raises(FencedError, match="ben@bastion-2") as raised:
             await fence.require(deed)
         assert deed in str(raised.value)
-    state = read_fence(folder)
-    assert (state.taken_by, state.epoch) == (BEN, 2)
+    watched = read_watched(folder)
+    assert watched is not None
+    assert (watched.who, watched.epoch) == (str(BEN), 2)
 
 
 async def test_time_of_a_paused_machine_is_seen_by_its_wall_clock(folder: Path, clocks: Clocks) -> None:
@@ -331,7 +325,7 @@ async def test_a_runner_that_follows_another_one_asks_before_it_records_anything
     store = Place(a_lease(1, ANNA))
     first = a_fence(folder, clocks, store)
     await first.require("POST /a")
-    assert read_fence(folder).store == store.name  # and it dies
+    assert known_store(folder).address == store.name  # and it dies
     clocks.pass_time(seconds)
     store.is_away = True
     waiting = asyncio.ensure_future(a_fence(folder, clocks, store).require("the record outcome", stays_here=True))
@@ -346,7 +340,7 @@ async def test_a_runner_that_follows_another_one_asks_before_it_records_anything
 async def test_each_wait_has_a_way_out(folder: Path, clocks: Clocks, how: str) -> None:
     notes: list[str] = []
     cluster = Place(is_in_cluster=True, is_away=True)
-    write_fence(folder, FenceState(store=cluster.name))
+    note_answered(folder, cluster.name)
     waiting = asyncio.ensure_future(a_fence(folder, clocks, cluster, notes=notes).require("terraform destroy"))
     await until(lambda: clocks.slept >= 3, "the fence to wait for an answer")
     assert not waiting.done()
@@ -366,13 +360,13 @@ async def test_each_wait_has_a_way_out(folder: Path, clocks: Clocks, how: str) -
 
 async def test_what_a_person_has_stated_holds_until_the_store_answers(folder: Path, clocks: Clocks) -> None:
     store = Place(is_away=True)
-    write_fence(folder, FenceState(store=store.name))
+    note_answered(folder, store.name)
     note_vouched(folder)
     await a_fence(folder, clocks, store).require("POST /a")
-    assert read_fence(folder).is_vouched
+    assert known_store(folder).is_vouched
     store.is_away, store.lease = False, a_lease(1, ANNA)
     await a_fence(folder, clocks, store).require("POST /b")
-    assert read_fence(folder) == FenceState(store=store.name)
+    assert known_store(folder) == KnownStore(store.name)
 
 
 class Slow(Place):
@@ -475,12 +469,6 @@ async def test_the_guard_holds_for_tasks_begun_inside_and_for_no_other(folder: P
     await require_guard("POST /a")
 
 
-async def test_the_note_of_another_companion_is_kept(folder: Path, clocks: Clocks) -> None:
-    note_elsewhere(folder, BEN, 2)
-    await a_fence(folder, clocks, Place(a_lease(1, ANNA))).require("POST /a")
-    assert (read_fence(folder).taken_by, read_fence(folder).epoch) == (BEN, 2)
-
-
 MINE, OTHER = "anna@bastion-1/boot-2", "anna@bastion-1/boot-1"
 
 
@@ -492,9 +480,9 @@ async def test_of_two_living_machines_of_one_epoch_the_second_ends(folder: Path,
         await fence.require("POST /a")
     assert clocks.slept == 3
     assert "has a lease of anna@bastion-1: this machine before its restart, or another one" in notes[0]
-    found = read_elsewhere(folder, 1)
+    found = read_watched(folder)
     assert found is not None
-    assert (found.name, found.epoch, found.is_copy) == ("anna@bastion-1", 1, True)
+    assert (found.who, found.holds_for(load_run(folder))) == ("anna@bastion-1", True)
 
 
 async def test_a_machine_before_its_restart_is_waited_for_and_not_for_long(folder: Path, clocks: Clocks) -> None:

@@ -143,6 +143,13 @@ def test_a_lease_is_the_runs_whose_operator_holds_it(holder: str, standing: Owne
     assert standings(replace(lease, namespace="other"), inventory=inventory) == [Ownership.FOREIGN]
 
 
+def test_what_stores_the_run_goes_with_its_namespace_and_the_store_of_another_run_stays() -> None:
+    ours = thing("a", stored=RUN, managers=frozenset({"eksml-tui"}))
+    others = thing("b", stored="other-1122-23b3", managers=ours.managers)
+    labelled = thing("c", stored=RUN, managers=frozenset({"kubectl"}))
+    assert standings(ours, others, labelled) == [Ownership.EXPECTED, Ownership.FOREIGN, Ownership.FOREIGN]
+
+
 def test_objects_of_a_release_count_only_while_it_is_installed() -> None:
     chart = thing("c", release=("work", "tool"))
     assert standings(chart, inventory=replace(OURS, release=("work", "tool"))) == [Ownership.EXPECTED]

@@ -19,7 +19,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal, append_record
-from actions.run.limits.guard import ENDS_SECONDS, LimitGuard
+from actions.run.limits.limit_guard import ENDS_SECONDS, LimitGuard
 from actions.run.state.records import (
     EndsKnown,
     HeldPrice,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.run.output.reader import OutputReader
 from actions.run.output.streams import AcceleratorSample, PointLine, points_line_in
 from actions.run.output.writer import OutputWriter
-from actions.run.takeover.arrival import SetClock
 from actions.telemetry.points import Point, TrainingProgress
 from actions.telemetry.tools.device_history import Quantity
 from tests.support.streams import append_raw, tail_of
@@ -40,7 +40,7 @@ def texts(folder: Path) -> list[str]:
 
 
 def losses(folder: Path) -> list[tuple[int | None, float]]:
-    found = [item.finding for item in OutputReader(folder, STAGE).findings()[0]]
+    found = [item.value for item in OutputReader(folder, STAGE).values()[0]]
     return [(item.step, item.value) for item in found if isinstance(item, Point) and item.metric == "train_loss"]
 
 
@@ -68,7 +68,7 @@ def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_a_stage_that_has_not_begun_has_no_lines(tmp_path: Path) -> None:
     reader = OutputReader(tmp_path, STAGE)
-    assert (reader.lines(), reader.findings(), reader.accelerators()) == (([], 0), ([], 0), {})
+    assert (reader.lines(), reader.values(), reader.accelerators()) == (([], 0), ([], 0), {})
 
 
 def test_a_writer_knows_where_to_take_up_each_log(tmp_path: Path) -> None:
@@ -197,9 +197,13 @@ def test_a_reader_can_begin_near_the_end(tmp_path: Path) -> None:
     assert lines[-1].text == step(99).text
 
 
+class StoppedClock(SystemClock):
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(1_700_000_000.5, UTC)
+
+
 def test_the_mark_of_a_gap_without_a_line_has_the_time_of_the_runner_s_clock(tmp_path: Path) -> None:
-    clock = SetClock(SystemClock(), 1_700_000_000.5)
-    writer = OutputWriter(tmp_path, STAGE, clock=clock)
+    writer = OutputWriter(tmp_path, STAGE, clock=StoppedClock())
     writer.open()
     writer.open_gap(None, "unseen", "its pods were gone before they were seen")
     writer.close()

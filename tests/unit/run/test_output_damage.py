@@ -119,7 +119,7 @@ def test_whatever_is_damaged_nothing_fails_and_no_line_is_doubled(damage: list[D
         for stream, kind, where, garbage in damage:
             spoil(tail_of(folder, STAGE, stream), kind, where, garbage)
         kept(folder)  # reading goes around it
-        OutputReader(folder, STAGE).findings()
+        OutputReader(folder, STAGE).values()
         OutputReader(folder, STAGE).exit_codes()
         for pod in range(len(PODS)):
             writer = OutputWriter(folder, STAGE)
@@ -204,8 +204,8 @@ def test_points_of_a_damaged_segment_are_counted_and_come_again_from_the_lines(t
     before = losses(tmp_path)
     flip(segments_of(tmp_path, STAGE, "points")[1])
     reader = OutputReader(tmp_path, STAGE)
-    reader.findings(limit_bytes=-1)
-    assert reader.lost_findings == 1
+    reader.values(limit_bytes=-1)
+    assert reader.lost_values == 1
     assert len(losses(tmp_path)) < len(before)
     for _ in range(2):
         writer = OutputWriter(tmp_path, STAGE)
@@ -228,7 +228,7 @@ def test_each_segment_by_itself_names_its_containers(tmp_path: Path, stream: str
         if stream == "lines":
             names = {one.pod for one in reader.lines()[0] if not one.is_marker}
         else:
-            names = {one.pod for one in reader.findings()[0]}
+            names = {one.pod for one in reader.values()[0]}
         assert names <= set(PODS)
         assert names
 
@@ -236,9 +236,9 @@ def test_each_segment_by_itself_names_its_containers(tmp_path: Path, stream: str
 def findings_by_pod(folder: Path) -> dict[str, set[int]]:
     """Return the pods that have printed what stands under each name: the whole part of a loss is the pod's number."""
     found: dict[str, set[int]] = {}
-    for item in OutputReader(folder, STAGE).findings(limit_bytes=-1)[0]:
-        if isinstance(item.finding, Point) and item.finding.metric == "train_loss":
-            found.setdefault(item.pod, set()).add(int(item.finding.value))
+    for item in OutputReader(folder, STAGE).values(limit_bytes=-1)[0]:
+        if isinstance(item.value, Point) and item.value.metric == "train_loss":
+            found.setdefault(item.pod, set()).add(int(item.value.value))
     return found
 
 

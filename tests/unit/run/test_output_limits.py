@@ -203,7 +203,7 @@ def read_all(folder: Path) -> None:
     reader = OutputReader(folder, STAGE)
     reader.lines()
     reader.placed_lines(0, limit_bytes=1 << 20)
-    reader.findings()
+    reader.values()
     reader.accelerators()
     reader.exit_codes()
     reader.tail_offset(10)

@@ -12,9 +12,10 @@ from actions.base.errors import AccessError
 from actions.base.guard import FencedError, guarded_by
 from actions.run.context.stage_context import CLUSTER_UID
 from actions.run.context.store_address import run_key
-from actions.run.journal.elsewhere import note_removed, read_elsewhere
 from actions.run.journal.folder import terraform_path
+from actions.run.journal.watched import read_watched
 from actions.run.state.records import Action, Intent, Operator, Output, RequestKind, RunRequest
+from actions.run.store.access import note_removed
 from actions.run.store.lease import take_lease
 from actions.run.store.local import LocalStore
 from actions.run.store.objects import LeaseDocument, StoreLease
@@ -195,9 +196,9 @@ def test_a_later_epoch_in_the_cluster_ends_the_runner_of_a_run_that_is_kept_ther
             await take_lease(cluster, folder.name, BEN, after=await cluster.lease(folder.name))
             await seconds_until(clock, works.done, 30)
             assert "ben@laptop-2 has taken over" in str(works.exception())
-        found = read_elsewhere(folder, 1)
+        found = read_watched(folder)
         assert found is not None
-        assert (found.owner, found.epoch) == (BEN, 2)
+        assert (found.who, found.epoch) == (str(BEN), 2)
         run.close()
 
     run_virtually(work())

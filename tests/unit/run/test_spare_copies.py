@@ -13,14 +13,13 @@ from actions.base.clock import SystemClock
 from actions.run.client import list_runs, load_run, send_request
 from actions.run.context.operator import present_operator
 from actions.run.forget import forget_run, survey_run
-from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import journal_path, output_path, runs_folder, terraform_path
 from actions.run.journal.lease import take_runner_lease
-from actions.run.journal.mirrored import MirrorMark, copies_folder, write_mark
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind, TakenOver
-from actions.run.storage.spare_copies import DAY_SECONDS, SpareCopy, SpareKind, remove_copies, survey_copies
-from actions.run.store.copy import refreshed_copy
+from actions.run.store.clean import DAY_SECONDS, SpareCopy, SpareKind, remove_copies, survey_copies
+from actions.run.store.copy import CopyMark, copies_folder, refreshed_copy, write_mark
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.lease import take_lease
 from actions.run.store.rows import append_rows, append_to_store
 from actions.run.takeover.takeover import take_over_run
@@ -114,16 +113,6 @@ def test_a_record_or_a_state_that_is_nowhere_else_keeps_it(home: Proxy, tmp_path
     assert (found.is_removable, found.why) == (False, "1 record of it is in no newer journal")
 
 
-def test_the_home_vouches_where_no_newer_folder_is_left(home: Proxy, tmp_path: Path) -> None:
-    aside = asyncio.run(taken_twice(tmp_path, "fake-gone"))
-    (runs_folder() / "fake-gone").rename(tmp_path / "elsewhere")
-    assert the(aside, days=15).is_removable
-    home.is_away = True
-    found = the(aside, days=15)
-    assert not found.is_removable
-    assert "cannot be compared" in found.why
-
-
 def test_one_whose_runner_is_alive_stays(home: Proxy, tmp_path: Path) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-alive"))
     take_runner_lease(journal_path(aside), CLOCK)
@@ -156,7 +145,7 @@ def _torn_down_in(copies: Path, tmp_path: Path) -> Path:
 def test_a_copy_of_a_torn_down_run_goes_and_what_is_not_marked_stays(home: Proxy, tmp_path: Path) -> None:
     folder = _torn_down_in(copies_folder(), tmp_path)
     assert the(folder).why == "it is not marked as a copy"
-    write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
+    write_mark(folder, CopyMark(URL, now() - DAY_SECONDS))
     found = the(folder)
     assert (found.is_removable, found.why) == (True, "its run is torn down")
 
@@ -166,7 +155,7 @@ def test_with_a_run_go_the_folders_that_were_put_aside(
 ) -> None:
     aside = asyncio.run(taken_twice(tmp_path, "fake-forgotten"))
     folder = runs_folder() / "fake-forgotten"
-    note_elsewhere(folder, ANNA, 9)  # then nothing else stands against it
+    note_elsewhere(folder, ANNA, 9, "")  # then nothing else stands against it
     found = survey_run(folder)
     assert found.put_aside == (aside,)
     _say_loss(found, is_archived=False)
@@ -186,7 +175,7 @@ def test_the_command_says_first_what_would_go(program: Program) -> None:
     copies = program.state / "mirrors"
     copies.mkdir(parents=True, mode=0o700)
     folder = _torn_down_in(copies, program.state.parent)
-    write_mark(folder, MirrorMark(URL, now() - DAY_SECONDS, epoch=1, owner=ANNA))
+    write_mark(folder, CopyMark(URL, now() - DAY_SECONDS))
     looked = program.command("runs", "clean", "--dry-run")
     assert looked.returncode == 0
     assert f"{folder.name}, copy of another machine's run, " in looked.stdout

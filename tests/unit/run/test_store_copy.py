@@ -127,6 +127,6 @@ async def test_a_segment_beyond_the_limit_stays_out_and_is_counted(tmp_path: Pat
     store.sizes[2] = MOST_SEGMENT_BYTES + 1
     await fetch_run(typed, RUN, tmp_path / "copy")
     reader = OutputReader(tmp_path / "copy", "train")
-    reader.findings(limit_bytes=-1)
-    assert reader.lost_findings == 1
+    reader.values(limit_bytes=-1)
+    assert reader.lost_values == 1
     assert store.asked.count(PART(store.segment(2)[0].name)) == 0

@@ -13,12 +13,12 @@ from actions.base.clock import SystemClock
 from actions.base.guard import FencedError, guarded_by
 from actions.cloud import s3
 from actions.run.engine.companions import accompanied
-from actions.run.engine.fence import Fence
 from actions.run.journal.folder import terraform_path
 from actions.run.state.records import Output
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess
 from actions.run.store.copy import fetch_run
+from actions.run.store.fence import Fence
 from actions.run.store.lease import take_lease
 from actions.run.store.objects import GuardedStore, RunStore, StoreLease
 from actions.run.store.rows import read_rows

@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.base.untrusted import is_plain
-from actions.run.journal.elsewhere import note_elsewhere, read_elsewhere, refuse_elsewhere
-from actions.run.journal.folder import fence_path
-from actions.run.state.records import HeldPrice, Operator
+from actions.run.client import load_run, send_request
+from actions.run.journal.folder import watched_path
+from actions.run.journal.watched import read_watched
+from actions.run.state.records import HeldPrice, Operator, RequestKind
 from actions.run.state.view import NoticeKind, RunState, StageState
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.lease_object import DOCUMENT, LABELS, NAMESPACE, STOPPED_NOTE, lease_name
 from actions.run.store.objects import MOST_LEASE_BYTES, LeaseDocument
 from actions.run.store.remote import RemoteRun, job_on_screen, newest_runs, remote_of, remote_view
@@ -26,6 +29,7 @@ from actions.run.watchdog import script
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN
+from tests.unit.run.world import make_run
 from tui.cli.tables.output import formatted
 
 ADA = Operator("ada", "bastion-1")
@@ -230,12 +234,12 @@ def test_each_run_has_one_row_in_every_form(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_taken_over_is_refused_until_it_is_taken_back(tmp_path: Path) -> None:
-    view = fixed_runs.a_training_run()
-    refuse_elsewhere(tmp_path, view)
-    note_elsewhere(tmp_path, Operator("grace", "bastion-2"), 2)
+    folder = make_run(tmp_path, SystemClock())
+    note_elsewhere(folder, Operator("grace", "bastion-2"), 2, "s3://team/runs")
     with pytest.raises(RefusedError, match="grace@bastion-2") as refused:
-        refuse_elsewhere(tmp_path, view)
-    assert f"eksml-tui runs takeover {RUN}" in refused.value.hint
-    refuse_elsewhere(tmp_path, replace(view, epoch=3))
-    fence_path(tmp_path).write_bytes(b"{")
-    assert read_elsewhere(tmp_path, 1) is None
+        send_request(folder, RequestKind.CANCEL, start=False)
+    assert f"eksml-tui runs takeover {folder.name} --from s3://team/runs" in refused.value.hint
+    note_elsewhere(folder, Operator("grace", "bastion-2"), 1, "")  # a machine before this one
+    assert load_run(folder).notices == ()
+    watched_path(folder).write_bytes(b"{")
+    assert read_watched(folder) is None

@@ -43,12 +43,12 @@ from actions.run.state.records import Operator, RequestKind, TakenOver, encode_b
 from actions.run.state.view import RunState
 from actions.run.store import files
 from actions.run.store.copy import become_original, fetch_run, look_at_store
-from actions.run.store.drivers import open_store
 from actions.run.store.files import unpack_launched
 from actions.run.store.lease import take_lease
 from actions.run.store.listing import announce_run, list_store, look_at_runs
 from actions.run.store.objects import LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import RowsHead, append_to_store, read_rows
+from actions.run.store.s3 import open_store
 from actions.run.takeover.takeover import take_over_run
 from tests.support.polling import wait
 from tests.support.stores import (
@@ -68,7 +68,7 @@ from tests.unit.run.replicating import stored
 from tests.unit.run.world import creation
 from tui.cli.main import main
 from tui.present.cells import Span, Tone
-from tui.present.run import stage_cell
+from tui.present.runs import RunRow, stage_cell
 
 RUNNER = "tests.unit.run.world"
 
@@ -145,7 +145,7 @@ def test_an_end_that_its_home_does_not_have_is_brought_there_by_the_next_look(ho
     wait(lambda: not is_alive(runner), "the end of its runner")
     (run,) = list_runs(folder.parent)
     assert (run.is_interrupted, run.is_store_behind) == (False, True)
-    assert stage_cell(run) == Span("store behind", Tone.WARN)
+    assert stage_cell(RunRow(run)) == Span("store behind", Tone.WARN)
     with pytest.raises(RefusedError, match=f"its store {URL} may not have its end") as refused:
         forget_run(folder, confirm=folder.name)
     assert refused.value.hint == f"Bring it there first: eksml-tui runs resume {folder.name}"

@@ -167,10 +167,10 @@ def test_a_damaged_segment_is_not_copied_and_one_that_the_home_damages_stays_out
         await run.store.put_if_absent(key, whole[:-2] + b"xx")
         await fetch_run(run.store, folder.name, copy)
         reader = OutputReader(copy, "train")
-        steps = [one.finding.step for one in reader.findings(limit_bytes=-1)[0] if isinstance(one.finding, Point)]
+        steps = [one.value.step for one in reader.values(limit_bytes=-1)[0] if isinstance(one.value, Point)]
         assert steps
         assert steps == list(range(20))[-len(steps) :]
-        assert reader.lost_findings == 1
+        assert reader.lost_values == 1
         run.close()
 
     run_virtually(work(), has_sockets=True)

@@ -13,25 +13,26 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.process import own_identity
 from actions.run.client import list_runs
-from actions.run.journal.elsewhere import read_fence
 from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
+from actions.run.journal.watched import read_watched
 from actions.run.state.records import Action, Intent
 from actions.run.state.view import NoticeKind, RunState
+from actions.run.store.elsewhere import note_taken
 from actions.run.store.lease import take_lease
-from actions.run.store.taken import note_taken
 from tests.support.stores import ANNA, BEN, URL, Proxy, a_home, a_run_with_store, opened
 from tests.unit.run.world import creation
 from tui.cli import runs
 from tui.cli.main import main
 from tui.cli.run_verbs import remote_runs
-from tui.feeds import taken
-from tui.feeds.taken import TakenFeed
-from tui.present.remote_runs import RunRow, who_cell
+from tui.feeds import remote_runs as feed
+from tui.present.runs import RunRow, who_cell
 
 CLOCK = SystemClock()
+
+TAKEN = "It was taken over by ben@laptop-2 (epoch 2); here it can only be watched."
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def served() -> Iterator[Proxy]:
 def home(served: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     served.use(monkeypatch)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (taken, "_ANSWER_SECONDS")):
+    for module, name in ((remote_runs, "_STORE_SECONDS"), (runs, "_STORES_SECONDS"), (feed, "_OWN_ANSWER_SECONDS")):
         monkeypatch.setattr(module, name, 100.0)  # tests of what the store answers, not of how soon
     return served
 
@@ -66,7 +67,7 @@ async def a_run(tmp_path: Path, name: str, *, takers: int = 1) -> Path:
 @pytest.fixture
 def reached(home: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """The home of runs that were launched without an endpoint of their own."""
-    monkeypatch.setattr("actions.run.store.taken.load_environment", lambda _: {"AWS_ENDPOINT_URL": home.address})
+    monkeypatch.setattr("actions.run.store.elsewhere.load_environment", lambda _: {"AWS_ENDPOINT_URL": home.address})
     return home
 
 
@@ -83,9 +84,7 @@ async def test_the_list_names_who_has_it_and_the_reader_on_screen_too(reached: P
     assert await asked() == ("fake-parked",)
     (run,) = list_runs()
     assert run.taken_by == "ben@laptop-2"
-    assert [notice.text for notice in run.notices if notice.kind is NoticeKind.ELSEWHERE] == [
-        "It was taken over by ben@laptop-2."
-    ]
+    assert [notice.text for notice in run.notices if notice.kind is NoticeKind.ELSEWHERE] == [TAKEN]
     assert "ben@laptop-2" in str(who_cell(RunRow(run)))
     view = reader.poll()  # nothing but the fence has changed
     assert view is not None
@@ -99,7 +98,7 @@ async def test_the_list_names_who_has_it_and_the_reader_on_screen_too(reached: P
 async def test_a_run_that_is_still_ours_stays_so(reached: Proxy, tmp_path: Path) -> None:
     folder = await a_run(tmp_path, "fake-ours", takers=0)
     assert await asked() == ()
-    assert read_fence(folder).epoch == 0
+    assert read_watched(folder) is None
 
 
 async def test_a_run_with_a_runner_is_left_to_it(reached: Proxy, tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ async def test_a_run_whose_runner_has_stopped_is_asked_for(reached: Proxy, tmp_p
     assert await asked() == ("fake-stopped",)
     view = reader.poll()
     assert view is not None
-    assert "It was taken over by ben@laptop-2." in [notice.text for notice in view.notices]
+    assert TAKEN in [notice.text for notice in view.notices]
     reader.close()
 
 
@@ -159,7 +158,7 @@ def test_nothing_is_asked_of_a_run_that_its_home_gives_to_another_machine(
     before = RunReader(folder)
     before.poll()
     assert main(["runs", words[0], name, *words[1:]]) == 1
-    assert f"Run {name} was taken over by ben@laptop-2 (epoch 2), and can only be watched" in capsys.readouterr().err
+    assert f"{name} cannot be acted on: it was taken over by ben@laptop-2 (epoch 2)" in capsys.readouterr().err
     after = RunReader(folder)
     after.poll()
     assert len(after.records()) == len(before.records())
@@ -171,7 +170,7 @@ async def test_a_home_that_is_away_means_nothing(reached: Proxy, tmp_path: Path)
     folder = await a_run(tmp_path, "fake-away")
     reached.is_away = True
     assert await asked(at_most_seconds=0.5) == ()
-    assert read_fence(folder).epoch == 0
+    assert read_watched(folder) is None
     reached.mend()
     assert await asked() == ("fake-away",)
 
@@ -186,16 +185,9 @@ async def test_a_home_behind_another_endpoint_is_not_asked(home: Proxy, tmp_path
 
 async def test_the_console_asks_and_reads_its_list_again(reached: Proxy, tmp_path: Path) -> None:
     await a_run(tmp_path, "fake-console")
-    refreshed: list[str] = []
-
-    async def refresh() -> None:
-        refreshed.append(list_runs()[0].taken_by)
-
-    feed = TakenFeed(CLOCK, list_runs, refresh)
-    await feed.look()
-    assert refreshed == ["ben@laptop-2"]
-    await feed.look()
-    assert len(refreshed) == 1
+    assert await feed.has_taken_over(list_runs())
+    assert list_runs()[0].taken_by == "ben@laptop-2"
+    assert not await feed.has_taken_over(list_runs())
 
 
 def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +195,7 @@ def test_the_command_says_it(reached: Proxy, tmp_path: Path, capsys: pytest.Capt
     assert main(["--readonly", "runs", "list"]) == 0
     assert "taken over" not in capsys.readouterr().out
     assert main(["runs", "list"]) == 0
-    assert "It was taken over by ben@laptop-2." in capsys.readouterr().out
+    assert TAKEN in capsys.readouterr().out
 
 
 @pytest.fixture

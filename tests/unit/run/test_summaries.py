@@ -18,7 +18,6 @@ from actions.base.clock import SystemClock
 from actions.base.process import own_identity
 from actions.run import summaries
 from actions.run.client import find_run, list_runs, load_run, resume_interrupted
-from actions.run.journal.elsewhere import note_elsewhere
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.reader import RunReader, RunSummary, run_summary
@@ -35,6 +34,7 @@ from actions.run.state.records import (
     RunRequest,
 )
 from actions.run.state.view import NoticeKind, RunState
+from actions.run.store.elsewhere import note_elsewhere
 from actions.run.summaries import RunSummaries, summaries_in
 from tests.bench.many_runs import RUNS, make_runs
 from tests.unit.run.world import creation, make_run
@@ -144,7 +144,7 @@ OPEN: list[Journal] = []
 
 
 def _another_machine(folder: Path) -> None:
-    note_elsewhere(folder, Operator("grace", "bastion"), 2)
+    note_elsewhere(folder, Operator("grace", "bastion"), 2, "")
 
 
 def _another_journal(folder: Path) -> None:
@@ -174,7 +174,10 @@ def test_a_summary_is_not_believed_once_anything_has_changed(
     assert here.runs == [elsewhere]
     assert elsewhere != known.runs[0]
     assert elsewhere.paid != before.paid or elsewhere.title != before.title or elsewhere.state != before.state
-    anew = run_summary(RunReader(folder), load_run(folder), now)
+    reader = RunReader(folder)
+    view = reader.poll()
+    assert view is not None
+    anew = run_summary(reader, view, now)
     assert elsewhere == replace(anew, spending=elsewhere.spending, number=elsewhere.number)
 
 

@@ -31,11 +31,9 @@ from actions.run.client import list_runs, load_run, resume_interrupted, send_req
 from actions.run.context.operator import present_operator
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.context.store_address import run_key
-from actions.run.engine.fence import GRACE_SECONDS
-from actions.run.journal.elsewhere import FenceState, read_fence, refuse_elsewhere, write_fence
 from actions.run.journal.folder import journal_path, kubeconfig_path, runs_folder
-from actions.run.journal.mirrored import MirrorMark, read_mark
 from actions.run.journal.store import DiskFullError, Journal
+from actions.run.journal.watched import read_watched
 from actions.run.objects.ownership import Entry, ObjectOwner
 from actions.run.report import run_json, run_table
 from actions.run.state.fold import fold
@@ -56,6 +54,8 @@ from actions.run.state.records import (
     TakenOver,
 )
 from actions.run.state.view import OwnedObject, StageState
+from actions.run.store.elsewhere import note_elsewhere
+from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, take_lease
 from actions.run.store.local import LocalStore
@@ -158,7 +158,7 @@ async def test_a_run_without_a_sign_is_taken_over_at_once(home: FolderStore) -> 
     assert done.folder == runs_folder() / RUN
     assert (view.epoch, str(view.owner), done.previous) == (2, str(present_operator()), ANNA)
     assert clock.waited == 0
-    assert not read_fence(done.folder).epoch
+    assert read_watched(done.folder) is None
     assert f"{present_operator()}, who took it over (epoch 2)" in run_table(view)
 
 
@@ -393,11 +393,6 @@ async def test_every_reason_not_to_fetch_a_run_is_a_sentence_that_says_what_to_d
     assert list_runs() == []
 
 
-def test_a_copy_that_could_not_be_refreshed_gives_the_time_of_its_zone() -> None:
-    (_, old) = MirrorMark("s3://team/runs", 0.0).notices(RUN, 1000.0, is_unattended=False)
-    assert old.text.endswith("this is it as of 00:00:00 UTC.")
-
-
 async def test_a_takeover_whose_record_is_not_taken_says_that_it_has_to_be_repeated(home: FolderStore) -> None:
     home.takes_records = False
     with pytest.raises(UnreachableError) as raised:
@@ -420,13 +415,13 @@ async def test_a_run_whose_takeover_was_interrupted_is_not_carried_out_before_it
     folder = runs_folder() / RUN
     assert resume_interrupted() == []
     for refused in (lambda: start_runner(folder), lambda: send_request(folder, RequestKind.TEARDOWN, start=False)):
-        with pytest.raises(RefusedError, match="about to be taken over by this machine") as raised:
+        with pytest.raises(RefusedError, match="has not come to its end") as raised:
             refused()
         assert f"eksml-tui runs takeover {RUN} --from {home.address}" in raised.value.hint
     assert "has not come to its end" in run_table(load_run(folder))
     clock = SlowClock()
     done = await take_over_run(RUN, home, clock, confirm=RUN, starts=False)
-    assert (load_run(done.folder).epoch, clock.waited, read_mark(done.folder)) == (3, GRACE_SECONDS, None)
+    assert (load_run(done.folder).epoch, clock.waited, read_watched(done.folder)) == (3, GRACE_SECONDS, None)
     send_request(done.folder, RequestKind.TEARDOWN, start=False)
 
 
@@ -442,11 +437,10 @@ async def test_an_unknown_run_and_one_of_this_machine_are_refused(home: FolderSt
 
 async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: FolderStore) -> None:
     done = await take_over_run(RUN, home, CLOCK, starts=False)
-    write_fence(done.folder, FenceState(taken_by=ANNA, epoch=3))
+    note_elsewhere(done.folder, ANNA, 3, "")
     for refused in (
         lambda: start_runner(done.folder),
         lambda: send_request(done.folder, RequestKind.TEARDOWN, start=False),
-        lambda: refuse_elsewhere(done.folder, load_run(done.folder)),
         lambda: set_limits(done.folder, Limits(budget_usd="5"), start=False),
     ):
         with pytest.raises(RefusedError, match=r"taken over by anna@bastion-1 \(epoch 3\)"):
@@ -455,7 +449,7 @@ async def test_a_fenced_run_is_neither_resumed_nor_asked_for_anything(home: Fold
     await home.let(epoch=3)
     again = await take_over_run(RUN, home, CLOCK, starts=False)
     assert load_run(again.folder).epoch == 4
-    refuse_elsewhere(again.folder, load_run(again.folder))
+    assert read_watched(again.folder) is None
 
 
 def test_requests_name_who_made_them(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tui.present.subject import Subject
 from tui.screens.status_lines import Alone, SelectedRun, hints_line, run_mark, selected_run, tabs_line
 from tui.screens.workspace import PANES
 from tui.settings.keymap import Keymap
-from tui.settings.keys import KeyContext, footer
+from tui.settings.keys import PANE_KEYS, KeyContext, footer
 
 
 @pytest.mark.parametrize("current", PANES)
@@ -208,7 +208,7 @@ def test_every_pane_has_its_key_on_sixty_columns(current: str) -> None:
     text = text_of(tabs_line(PANES, ("run", "logs"), current, width=60, marks={"run": Span("▶"), "runs": None}))
     assert len(text) <= 60
     words = text.translate(str.maketrans("[]▶", "   ")).split()
-    assert [word for word in words if len(word) == 1] == [*"H123456789K0"]
+    assert [word for word in words if len(word) == 1] == [*PANE_KEYS]
     assert f" {current}" in text
 
 

@@ -152,7 +152,7 @@ async def test_what_is_not_there_is_refused_in_one_sentence(
 ) -> None:
     async with a_fixed_console(Scene(picture(), view=fixed_runs.a_training_run()), monkeypatch, size=SIZE) as console:
         await console.line("open objects")
-        await console.calm("[K objects]")
+        await console.calm("─ objects")
         await console.line(line)
         await console.calm(sentence)
 

@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 import tui.widgets
 from actions.command.parse import parse_line
-from tui.present.text import rows_of
+from tui.present.text import wrapped_lines
 from tui.screens.viewer import TextView
 from tui.settings.keymap import Keymap
 from tui.settings.keys import (
@@ -31,7 +31,7 @@ from tui.settings.keys import (
     keys_of,
     keys_page,
 )
-from tui.widgets.form import Choice, ParameterForm
+from tui.widgets.form import ChoiceInput, ParameterForm
 from tui.widgets.prompt import PromptLine
 
 PANES_WITH_HELP = [context for context in KeyContext if context not in (KeyContext.EVERYWHERE, KeyContext.PANES)]
@@ -104,7 +104,7 @@ def test_every_aside_is_explained_and_used() -> None:
     assert {row.does for row in KEYS if row.is_aside} == set(ASIDES)
 
 
-TYPED_INTO = (Choice, ParameterForm, PromptLine)
+TYPED_INTO = (ChoiceInput, ParameterForm, PromptLine)
 """Widgets of dialogs, whose keys are those of editors."""
 UNAVOIDABLE = {
     "l": "vi's key to the right in a log, where there is no object whose logs to open",
@@ -175,7 +175,7 @@ def test_the_help_of_a_pane_begins_with_the_keys_of_its_widget(pane: str, keys: 
 @pytest.mark.parametrize(("width", "rows"), [(155, 42), (77, 2 * 21)], ids=["160x45", "80x24"])
 def test_the_help_is_one_large_screen_or_two_small_ones(context: KeyContext, width: int, rows: int) -> None:
     page = help_page(context, width=width)
-    assert len(rows_of(page.splitlines(), width)) <= rows
+    assert len(wrapped_lines(page.splitlines(), width)) <= rows
 
 
 def test_a_key_of_several_panes_and_neighbours_of_one_command_are_a_row_each() -> None:

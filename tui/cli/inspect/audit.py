@@ -21,8 +21,8 @@ from actions.cluster.objects.client import Discovery
 from actions.run.client import list_runs
 from actions.run.cluster_audit import ClusterAudit, audit_json, audit_of_cluster, audit_text
 from actions.run.context.access import ClusterConnection
-from actions.run.store.drivers import open_store
 from actions.run.store.kubernetes import open_cluster_store
+from actions.run.store.s3 import open_store
 from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 

@@ -1,4 +1,4 @@
-"""Runs of other machines on the command line: in lists of their stores, shown from a copy, and left alone."""
+"""Runs of other machines on the command line: in lists of their stores, shown from a copy, left alone, taken over."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.run.client import list_runs
 from actions.run.journal.reader import load_run
 from actions.run.report import run_json, run_table
 from actions.run.state.view import RunView
-from actions.run.store.cluster_runs import ClusterRuns, find_cluster_run, list_cluster_runs
 from actions.run.store.copy import copied_from
-from actions.run.store.drivers import open_store
+from actions.run.store.elsewhere import note_taken
 from actions.run.store.kubernetes import open_cluster_store
-from actions.run.store.listing import list_store
+from actions.run.store.listing import ClusterRuns, find_cluster_run, list_cluster_runs, list_store
 from actions.run.store.objects import RunStore
 from actions.run.store.remote import RemoteRun, job_on_screen, newest_runs, refusal_of, remote_view
 from actions.run.store.report import FIELDS, known_runs, known_runs_json, known_runs_table
-from actions.run.store.taken import note_taken
+from actions.run.store.s3 import open_store
 from tui.cli.tables.output import print_table
 from tui.cli.target import aws_environment, chosen_target, require_target
 
@@ -121,6 +121,45 @@ def show_or_refuse(options: Namespace, missing: MissingError) -> int:
             hint=f"Follow them: eksml-tui watch {job.kind.lower()}/{job.namespace}/{job.name}",
         )
     raise refusal_of(run)
+
+
+def take_over(options: Namespace) -> int:
+    """Take a run over from its store.
+
+    Raises:
+        ConsoleError: It cannot be taken over, or was not confirmed; see `take_over_run`.
+    """
+    from actions.run.takeover.origin import source_for, take_over_from
+    from actions.run.takeover.takeover import CLUSTER
+
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3
+    source = source_for(options.run, options.source or "", options.store or "")
+    if source == CLUSTER:
+        require_target(chosen.target)
+    taking = take_over_from(
+        source,
+        options.run,
+        chosen.target,
+        SystemClock(),
+        is_chosen=bool(options.context or options.demo or options.kubeconfig),
+        confirm=options.confirm,
+        is_machine_gone=options.machine_is_gone,
+        environment=chosen.environment,
+        say=_say,
+    )
+    done = asyncio.run(taking)
+    left_out = ("Left alone:", *(f"  {line}" for line in done.left_out)) if done.left_out else ()
+    for line in (*left_out, *done.sentences):
+        _say(line)
+    before = f", which {done.previous} had" if done.previous else ""
+    sys.stdout.write(f"This machine carries out {done.folder.name}{before} (epoch {done.epoch}).\n")
+    return 0
+
+
+def _say(text: str) -> None:
+    """Print to stderr: stdout has the result alone."""
+    sys.stderr.write(f"{plain_text(text)}\n")
 
 
 def run_elsewhere(options: Namespace, missing: MissingError) -> RemoteRun:

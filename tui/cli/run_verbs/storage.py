@@ -16,13 +16,13 @@ from actions.base.wording import counted
 from actions.fleet.quantity import size_text
 from actions.run.client import find_run, list_runs, load_run
 from actions.run.forget import Forgettable, forget_run, survey_run
+from actions.run.journal.folder import allocated_bytes
 from actions.run.state.view import RunState
-from actions.run.storage.archive import Archived, archive_run
-from actions.run.storage.spare_copies import allocated_bytes, remove_copies, survey_copies
+from actions.run.store.archive import Archived, archive_run
+from actions.run.store.clean import remove_copies, survey_copies
 from actions.run.support.filters import learn_secrets
 from actions.run.terraform_changes import working_directories
 from actions.terraform.plugin_cache import remove_unused_providers, survey_providers
-from tui.cli.target import aws_environment
 
 
 def _archive(options: Namespace) -> int:
@@ -101,7 +101,6 @@ def _clean(options: Namespace) -> int:
 
 
 def _clean_copies(options: Namespace) -> None:
-    os.environ.update(aws_environment(options))  # for boto3, if a store has to be asked
     now = SystemClock().now().timestamp()
     found = survey_copies(now, older_than_days=options.older_than)
     if not found:

@@ -21,8 +21,8 @@ from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
 from tui.present.home.latest import latest_section
-from tui.present.remote_runs import remote_spent, remote_state
 from tui.present.run import RUN_TONES, trouble_in
+from tui.present.runs import remote_spent, remote_state
 from tui.present.subject import Subject
 
 if TYPE_CHECKING:

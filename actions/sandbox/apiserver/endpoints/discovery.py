@@ -20,7 +20,6 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "scale": ("Scale", "autoscaling", "v1", ("get", "patch", "update")),
     "log": ("Pod", "", "v1", ("get",)),
     "exec": ("PodExecOptions", "", "v1", ("create", "get")),
-    "attach": ("PodAttachOptions", "", "v1", ("create", "get")),
     "portforward": ("PodPortForwardOptions", "", "v1", ("create", "get")),
     "binding": ("Binding", "", "v1", ("create",)),
     "eviction": ("Eviction", "policy", "v1", ("create",)),

@@ -1,9 +1,6 @@
 """Objects in the form that a request accepts: whole, as a server-side table, or metadata alone.
 
-Whole objects cost nothing: they are stored as JSON already. An event is stored under the names of the core group and
-also served under those of `events.k8s.io/v1`.
-
-Source: k8s.io/kubernetes `pkg/apis/events/v1/conversion.go`.
+Whole objects cost nothing: they are stored as JSON already.
 """
 
 from __future__ import annotations
@@ -19,21 +16,6 @@ from actions.sandbox.apiserver.printing.table import partial_of, table_of
 from actions.sandbox.apiserver.storage.codec import Object, encode
 from actions.sandbox.apiserver.storage.resources import ServedResource
 from actions.sandbox.apiserver.storage.store import Stored
-
-_RENAMED = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "reportingComponent": "reportingController",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-}
-
-
-def as_new_event(event: Object) -> Object:
-    """The same event under its other names."""
-    return {_RENAMED.get(name, name): value for name, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
 class ResponseForm(Enum):
@@ -113,8 +95,6 @@ class View(msgspec.Struct, frozen=True):
         """Return the object in the requested version: most versions differ only in their name."""
         if stored.api_version == self.resource.api_version:
             return stored.body
-        if self.resource.group == "events.k8s.io":
-            return as_new_event(stored.body)
         return {**stored.body, "apiVersion": self.resource.api_version}
 
 

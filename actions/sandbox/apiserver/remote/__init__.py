@@ -1,1 +1,1 @@
-"""Streams of containers: logs, exec, attach and forwarded ports."""
+"""Streams of containers: logs, exec and forwarded ports."""

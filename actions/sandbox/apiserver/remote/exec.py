@@ -1,4 +1,4 @@
-"""A container's streams over a websocket: `…/pods/NAME/exec` runs a program, `…/attach` joins the one that runs.
+"""A container's streams over a websocket: `…/pods/NAME/exec` runs a program.
 
 Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s.io/kubelet for the final status.
 """
@@ -6,12 +6,12 @@ Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from aiohttp import WSMsgType, web
 
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.apiserver.remote.logs import container_of, open_log
+from actions.sandbox.apiserver.remote.logs import container_of
 from actions.sandbox.apiserver.requests.context import ServerContext
 from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
@@ -20,7 +20,6 @@ from actions.sandbox.model.kubelet_api import ClientInput, ContainerNotRunning
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
-_FROM_NOW_ON = {"follow": "true", "tailLines": "0"}
 
 
 class SocketStreams:
@@ -89,36 +88,6 @@ async def serve_exec(context: ServerContext, request: web.Request, target: Reque
         await streams.write(Channel.ERROR, encode(outcome))
     await socket.close()
     return socket
-
-
-async def serve_attach(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
-    """Upgrade and send what the container prints from now on; it takes no input.
-
-    Raises:
-        StatusError: 400, 404 before the upgrade.
-    """
-    pod = context.writer.find(target.resource, target.namespace, target.name)
-    container = container_of(pod, request.query.get("container", ""))
-    if dig(pod.body, "status", "phase") != "Running":
-        raise bad_request(f"cannot attach a container in a pod that does not run: {pod.name}")
-    socket = web.WebSocketResponse(protocols=_PROTOCOLS, heartbeat=_SILENCE_SECONDS, autoping=True)
-    await socket.prepare(request)
-    streams = SocketStreams(socket, has_stdin=False)
-    pump = asyncio.ensure_future(streams.pump())
-    printing = asyncio.ensure_future(_print(open_log(context, pod, container, _FROM_NOW_ON), streams))
-    await asyncio.wait({pump, printing}, return_when=asyncio.FIRST_COMPLETED)
-    if printing.done() and not socket.closed:
-        await streams.write(Channel.ERROR, encode(_final_status(0)))
-    for task in (pump, printing):
-        task.cancel()
-    await asyncio.gather(pump, printing, return_exceptions=True)
-    await socket.close()
-    return socket
-
-
-async def _print(chunks: AsyncIterator[bytes], streams: SocketStreams) -> None:
-    async for chunk in chunks:
-        await streams.write(Channel.STDOUT, chunk)
 
 
 async def _run_while_connected(

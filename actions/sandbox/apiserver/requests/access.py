@@ -27,7 +27,7 @@ _GROUP = "rbac.authorization.k8s.io"
 _AUTHENTICATED, _MASTERS = "system:authenticated", "system:masters"
 _WRITING = frozenset({"exec", "attach", "portforward", "eviction", "binding"})
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
+_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectreviews"})
 
 
 class User(msgspec.Struct, frozen=True):
@@ -171,9 +171,6 @@ def _is_bound(binding: Object, user: User) -> bool:
     return False
 
 
-_EVERYTHING: Object = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-
-
 async def serve_review(access: AccessControl, request: web.Request, target: RequestTarget) -> web.Response:
     """POST of any review.
 
@@ -188,14 +185,8 @@ async def serve_review(access: AccessControl, request: web.Request, target: Requ
 
 def _answer(access: AccessControl, user: User, kind: str, asked: Object) -> Object:
     spec = asked.get("spec") or {}
-    match kind:
-        case "SelfSubjectReview":
-            return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
-        case "SelfSubjectRulesReview":
-            rules = [_EVERYTHING] if user.is_administrator else list(access.rules(user, spec.get("namespace", "")))
-            return {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
-        case "SubjectAccessReview" | "LocalSubjectAccessReview":
-            user = User(spec.get("user", ""), (*(spec.get("groups") or ()), "system:authenticated"))
+    if kind == "SelfSubjectReview":
+        return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
     return {"allowed": access.allows(user, _question(spec))}
 
 

@@ -152,9 +152,6 @@ _FIELDS: dict[GroupResource, frozenset[str]] = {
     GroupResource("", "events"): frozenset(
         {"reason", "reportingComponent", "source", "type", *(f"involvedObject.{name}" for name in _INVOLVED)}
     ),
-    GroupResource("events.k8s.io", "events"): frozenset(
-        {"reason", "reportingController", "type", *(f"regarding.{name}" for name in _INVOLVED)}
-    ),
     GroupResource("apps", "replicasets"): frozenset({"status.replicas"}),
     GroupResource("batch", "jobs"): frozenset({"status.successful"}),
 }

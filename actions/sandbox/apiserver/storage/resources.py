@@ -26,8 +26,7 @@ class ServedResource:
     """A served version of a type.
 
     `schema` is the `openAPIV3Schema` of a custom resource, empty for built-in types. `columns` are the CRD's
-    `additionalPrinterColumns`. `subresources` are names without the parent, e.g. `status`. `home` is the group under
-    which its objects are filed, where that is not its own: `-` stands for the type's own group.
+    `additionalPrinterColumns`. `subresources` are names without the parent, e.g. `status`.
     """
 
     group: str
@@ -41,13 +40,12 @@ class ServedResource:
     verbs: tuple[str, ...] = OBJECT_VERBS
     singular: str = ""
     is_custom: bool = False
-    home: str = "-"
     schema: Object = field(default_factory=dict, compare=False, repr=False)
     columns: tuple[Object, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def key(self) -> GroupResource:
-        return GroupResource(self.group if self.home == "-" else self.home, self.plural)
+        return GroupResource(self.group, self.plural)
 
     @property
     def api_version(self) -> str:
@@ -150,7 +148,7 @@ def _core() -> list[ServedResource]:
             "pods",
             "Pod",
             "po",
-            sub=("status", "log", "attach", "exec", "portforward", "binding", "eviction"),
+            sub=("status", "log", "exec", "portforward", "binding", "eviction"),
             all_=True,
         ),
         core("services", "Service", "svc", sub=_STATUS, all_=True),
@@ -186,7 +184,6 @@ def _cluster_services() -> list[ServedResource]:
     rbac, storage = "rbac.authorization.k8s.io", "storage.k8s.io"
     admission = "admissionregistration.k8s.io"
     return [
-        ServedResource("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
         served(rbac, "v1", "roles", "Role", namespaced=True),
         served(rbac, "v1", "rolebindings", "RoleBinding", namespaced=True),
         served(rbac, "v1", "clusterroles", "ClusterRole"),
@@ -213,14 +210,11 @@ def _cluster_services() -> list[ServedResource]:
 def _reviews() -> list[ServedResource]:
     authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
     return [
-        ServedResource(authorization, "v1", plural, kind, namespaced, verbs=_REVIEW)
-        for plural, kind, namespaced in (
-            ("selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
-            ("selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
-            ("subjectaccessreviews", "SubjectAccessReview", False),
-            ("localsubjectaccessreviews", "LocalSubjectAccessReview", True),
-        )
-    ] + [ServedResource(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW)]
+        ServedResource(
+            authorization, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, verbs=_REVIEW
+        ),
+        ServedResource(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW),
+    ]
 
 
 def builtin_types() -> list[ServedResource]:

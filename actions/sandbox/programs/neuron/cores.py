@@ -1,8 +1,7 @@
-"""The Neuron cores of a container at one moment, from which all Neuron tools print.
+"""The Neuron cores of a container at one moment, from which neuron-monitor and the exporters print.
 
 Source:
-    neuron-ls of a trn1.32xlarge (torus of 4 × 4 devices, their PCI addresses); trn1: two NeuronCores v2 and 32 GiB a
-    device.
+    trn1: two NeuronCores v2 and 32 GiB a device.
 """
 
 from __future__ import annotations
@@ -15,15 +14,8 @@ from actions.sandbox.programs.program import ContainerView, Load, NeuronLoad
 
 CORES_OF_A_DEVICE = 2
 DEVICE_BYTES = 32 << 30
-RUNTIME = "2.22.19"
-"""Version of the Neuron runtime in the processes."""
 PROCESS_ID = 7286
 _MIB = 1 << 20
-_SIDE = 4
-_BUSES = (
-    "10:1c.0", "10:1d.0", "a0:1c.0", "a0:1d.0", "20:1b.0", "20:1c.0", "90:1b.0", "90:1c.0",
-    "20:1d.0", "20:1e.0", "90:1d.0", "90:1e.0", "10:1e.0", "10:1b.0", "a0:1e.0", "a0:1b.0",
-)  # fmt: skip
 
 
 class Core(msgspec.Struct, frozen=True):
@@ -73,17 +65,3 @@ def _use_of(load: NeuronLoad, index: int, moment: float) -> tuple[float, int]:
     busy = load.utilisation_percent
     shown = min(100.0, max(0.0, busy + jitter.uniform(-1.6, 1.6))) if busy else 0.0
     return round(shown, 2), load.memory_mib * _MIB
-
-
-def bus_of(device: int) -> str:
-    """The PCI address of a device."""
-    return _BUSES[device % len(_BUSES)]
-
-
-def neighbours_of(device: int, *, devices: int) -> tuple[int, ...]:
-    """Return the devices that it is linked with, in the tool's order; none for a single one."""
-    if devices < 2:
-        return ()
-    row, column = divmod(device, _SIDE)
-    places = ((row - 1, column), (row, column - 1), (row + 1, column), (row, column + 1))
-    return tuple((one % _SIDE) * _SIDE + other % _SIDE for one, other in places)

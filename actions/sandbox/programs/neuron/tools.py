@@ -1,11 +1,8 @@
-"""`neuron-ls`, `neuron-monitor` and `neuron-top` in a container.
+"""`neuron-monitor` in a container: a JSON object a line, one each period.
 
-neuron-ls prints a table or JSON. neuron-monitor prints a JSON object a line, one each period; its first record comes at
-once and has nothing of the runtimes yet, as the real one's. neuron-top draws one screen after the other until `q`;
-without a terminal it draws one and ends: the behaviour of the real one is not known there.
+Its first record comes at once and has nothing of the runtimes yet, as the real one's.
 
-Source: AWS Neuron SDK guide; captured tables of trn1.32xlarge, captured records of trn1 (one runtime under training,
-one without), screens of a trn1.32xlarge, typed off.
+Source: AWS Neuron SDK guide; captured records of trn1 (one runtime under training, one without).
 """
 
 from __future__ import annotations
@@ -20,85 +17,12 @@ from actions.sandbox.programs.neuron.cores import (
     CORES_OF_A_DEVICE,
     DEVICE_BYTES,
     PROCESS_ID,
-    RUNTIME,
     Core,
-    bus_of,
     cores_of,
     instance_of,
     load_of,
-    neighbours_of,
 )
 from actions.sandbox.programs.program import ContainerView, Load, Program, ProgramStep
-
-_COLUMNS = (("NEURON", "DEVICE"), ("NEURON", "CORES"), ("NEURON", "MEMORY"), ("CONNECTED", "DEVICES"), ("PCI", "BDF"))
-_OF_PROCESSES = (("PID", ""), ("COMMAND", ""), ("RUNTIME", "VERSION"))
-_COMMAND_WIDTH = 40
-_WIDE_COMMAND_WIDTH = 80
-
-
-def run_neuron_ls(container: ContainerView, load: Load, argv: Sequence[str]) -> Program:
-    """Run `neuron-ls` with its arguments. Without a device it fails, with the reason on stderr only."""
-    if not container.neurons:
-        yield ProgramStep(text="neuron-ls: No neuron device found\n", is_error=True)
-        return 1
-    if {"-j", "--json-output"} & set(argv):
-        yield ProgramStep(text=json.dumps(_devices(container, load), indent=4) + "\n")
-        return 0
-    is_wide = bool({"-w", "--wide"} & set(argv))
-    yield ProgramStep(text=_table(container, load, width=_WIDE_COMMAND_WIDTH if is_wide else _COMMAND_WIDTH))
-    return 0
-
-
-def _devices(container: ContainerView, load: Load) -> list[dict[str, object]]:
-    command = load_of(load).command
-    process = {"pid": PROCESS_ID, "command": command, "neuron_runtime_version": RUNTIME}
-    return [
-        {
-            "neuron_device": device,
-            "bdf": bus_of(device),
-            "cpu_affinity": "0-31,64-95" if device < 8 else "32-63,96-127",
-            "numa_node": "0" if device < 8 else "1",
-            "connected_to": list(neighbours_of(device, devices=len(container.neurons))) or None,
-            "nc_count": CORES_OF_A_DEVICE,
-            "logical_neuroncore_config": 1,
-            "memory_size": DEVICE_BYTES,
-            "neuroncore_ids": [device * CORES_OF_A_DEVICE + part for part in range(CORES_OF_A_DEVICE)],
-            "neuron_processes": [process] if command and _is_held(load, place) else [],
-        }
-        for place, device in enumerate(container.neurons)
-    ]
-
-
-def _is_held(load: Load, place: int) -> bool:
-    """Return whether a process has cores of the container's device at that place."""
-    cores = load_of(load).cores
-    return cores is None or place * CORES_OF_A_DEVICE < cores
-
-
-def _table(container: ContainerView, load: Load, *, width: int) -> str:
-    """Return a header of two lines, then a row a device; columns of processes only where there are some."""
-    command = load_of(load).command
-    columns = _COLUMNS + (_OF_PROCESSES if command else ())
-    rows = []
-    for place, device in enumerate(container.neurons):
-        linked = ", ".join(map(str, neighbours_of(device, devices=len(container.neurons))))
-        row = [str(device), str(CORES_OF_A_DEVICE), "32 GB", linked, bus_of(device)]
-        if command:
-            shown = command if len(command) <= width else command[: width - 3] + "..."
-            row += [str(PROCESS_ID), shown, RUNTIME] if _is_held(load, place) else ["", "", ""]
-        rows.append(row)
-    widths = [max(map(len, (*pair, *column))) for pair, column in zip(columns, zip(*rows, strict=True), strict=True)]
-    rule = "+" + "+".join("-" * (one + 2) for one in widths) + "+"
-    head = [_table_line([pair[part].center(one) for pair, one in zip(columns, widths, strict=True)]) for part in (0, 1)]
-    body = [_table_line([cell.ljust(one) for cell, one in zip(row, widths, strict=True)]) for row in rows]
-    where = instance_of(container)
-    lines = [f"instance-type: {where.type}", f"instance-id: {where.id}", rule, *head, rule, *body, rule]
-    return "\n".join(lines) + "\n"
-
-
-def _table_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
 
 _DEFAULT_PERIOD_SECONDS = 5.0
 _HOST_BYTES = 512 << 30
@@ -261,103 +185,3 @@ def _period_of(container: ContainerView, argv: Sequence[str]) -> float:
     if given is None:
         return _DEFAULT_PERIOD_SECONDS
     return max(0.1, float(given[1]) * {b"ms": 0.001, b"s": 1.0, b"m": 60.0}[given[2]])
-
-
-_VERSION = "2.20.213.0"
-_WIDTH = 160
-_BAR = 56
-_CLEAR = "\x1b[H\x1b[2J"
-_PERIOD_SECONDS = 1.0
-_FOOT = (
-    "q: quit            arrows: move tree selection    enter: expand/collapse tree    "
-    "x: expand/collapse entire tree    a/d: previous/next tab    f: FLOPS on/off    1-9: select tab"
-)
-
-
-def run_neuron_top(
-    container: ContainerView, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool
-) -> Program:
-    """Run `neuron-top`; see the module.
-
-    Args:
-        container: Whose devices.
-        load: How busy they are at the moment of asking.
-        now: Seconds since the epoch.
-        has_terminal: Whether it draws on a terminal, again and again.
-    """
-    if not container.neurons:
-        yield ProgramStep(text="neuron-top: No neuron device found\n", is_error=True)
-        return 1
-    while has_terminal:
-        yield ProgramStep(text=_CLEAR + screen(container, load(), now()))
-        yield ProgramStep(_PERIOD_SECONDS)
-    yield ProgramStep(text=screen(container, load(), now()))
-    return 0
-
-
-def screen(container: ContainerView, load: Load, moment: float) -> str:
-    """Return one screen."""
-    cores, known, where = cores_of(container, load, moment), load_of(load), instance_of(container)
-    average = sum(core.utilisation_percent for core in cores) / len(cores)
-    is_busy = bool(known.utilisation_percent)
-    used = sum(core.memory_bytes for core in cores)
-    lines = [
-        f"neuron-top {_VERSION} running on {where.id} ({where.type})".center(_WIDTH),
-        "",
-        f"NeuronCore v2 Utilization (Avg: {average:.2f}%)",
-        " " * 6 + "".join(f"NC{part}".center(_BAR + 9) for part in range(CORES_OF_A_DEVICE)),
-        *_grid(cores),
-        "",
-        "vCPU Utilization",
-        "System vCPU Usage  " + _pair(*((12.41, 1.93) if is_busy else (0.61, 0.22))),
-        "Runtime vCPU Usage " + _pair(*((9.32, 1.41) if is_busy else (0.0, 0.0))),
-        "",
-        "Memory Usage Summary",
-        _memory_row("Host", 618_000_000 if known.command else 0, "DMA Buffers: 8.0MB"),
-        _memory_row("Device", used, "Model Scratchpad: 0.0B"),
-        "",
-        "Memory Usage Details",
-        f"{'Model ID':>104}{'Device Memory':>26}{'Host Memory':>24}",
-        *_tree(cores),
-        "",
-        f"{'Neuron Apps':<36} >[1]:all<" + (f"{f'[2]:{PROCESS_ID}':>34}" if known.command else ""),
-        _FOOT,
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _grid(cores: Sequence[Core]) -> list[str]:
-    rows: dict[int, list[str]] = {}
-    for core in cores:
-        bars = "|" * max(0, round(_BAR * core.utilisation_percent / 100))
-        rows.setdefault(core.device, []).append(f"{bars}[{core.utilisation_percent:.2f}%]".ljust(_BAR + 9))
-    return [f"{f'ND{device}':<6}{' '.join(cells)}".rstrip() for device, cells in rows.items()]
-
-
-def _pair(user: float, system: float) -> str:
-    bars = "|" * round(_BAR * (user + system) / 100)
-    return f"{bars}[{user:5.2f}%, {system:.2f}%]"
-
-
-def _memory_row(place: str, used: int, last: str) -> str:
-    return (
-        f"{f'{place} Used Memory':<24}{f'Total: {size(used)}':<26}{f'Tensors: {size(used * 7 // 10)}':<26}"
-        f"{f'Constants: {size(used * 6 // 100)}':<26}{last}"
-    )
-
-
-def _tree(cores: Sequence[Core]) -> list[str]:
-    lines = []
-    for device in dict.fromkeys(core.device for core in cores):
-        used = sum(core.memory_bytes for core in cores if core.device == device)
-        lines.append(f"{f'[+] ND {device}':<117}{size(used):<26}{size(0)}")
-    return lines
-
-
-def size(count: int) -> str:
-    """Return bytes as the tool prints them: `888.4MB`, `20.2GB`, `0.0B`."""
-    amount, units = float(count), ["B", "KB", "MB", "GB", "TB"]
-    while amount >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{amount:.1f}{units[0]}"

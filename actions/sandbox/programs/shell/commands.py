@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from actions.sandbox.programs import mpirun
 from actions.sandbox.programs.nccl.fabric import list_adapters
-from actions.sandbox.programs.neuron.tools import run_neuron_ls, run_neuron_monitor, run_neuron_top
-from actions.sandbox.programs.nvidia import run_nvidia_smi
-from actions.sandbox.programs.nvlink import run_nvlink
+from actions.sandbox.programs.neuron.tools import run_neuron_monitor
+from actions.sandbox.programs.nvidia import run_nvidia_smi, run_nvlink
 from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
 
@@ -267,17 +266,8 @@ def _nvidia_smi(context: ProcessContext, arguments: Sequence[str], _given: str) 
     return (yield from run_nvidia_smi(context.container, context.load, context.now, arguments))
 
 
-def _neuron_ls(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from run_neuron_ls(context.container, context.load(), arguments))
-
-
 def _neuron_monitor(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     return (yield from run_neuron_monitor(context.container, context.load, context.now, arguments))
-
-
-def _neuron_top(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
-    has_terminal = bool(context.value("TERM"))
-    return (yield from run_neuron_top(context.container, context.load, context.now, has_terminal=has_terminal))
 
 
 def _fi_info(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
@@ -299,13 +289,6 @@ _EVERYWHERE: dict[str, Command] = {
 }  # fmt: skip
 
 
-_OF_NEURON: dict[str, Command] = {
-    "neuron-ls": _neuron_ls,
-    "neuron-monitor": _neuron_monitor,
-    "neuron-top": _neuron_top,
-}
-"""Only images for Neuron have them; in the sandbox every container with a Neuron device."""
-_SCREENS = frozenset({"neuron-top"})
 _FILTERS = frozenset({"cat", "wc", "head", "tail"})
 
 
@@ -314,14 +297,9 @@ def command_named(context: ProcessContext, name: str) -> Command | None:
     base = posixpath.basename(name)
     if base == "nvidia-smi":
         return _nvidia_smi if context.container.gpus else None
-    if base in _OF_NEURON:
-        return _OF_NEURON[base] if context.container.neurons else None
+    if base == "neuron-monitor":
+        return _neuron_monitor if context.container.neurons else None
     return _EVERYWHERE.get(base)
-
-
-def is_screen(argv: Sequence[str]) -> bool:
-    """Return whether a command draws a screen that is left with `q`."""
-    return any(posixpath.basename(word) in _SCREENS for word in argv)
 
 
 def reads_input(argv: Sequence[str]) -> bool:

@@ -92,13 +92,7 @@ async def test_reviews_tell_each_user_the_truth() -> None:
         assert await may({}, verb="delete", resource="nodes")
         assert await may(VIEWER, verb="get", resource="pods", subresource="log", namespace="default")
         assert not await may(VIEWER, verb="create", resource="pods", subresource="exec", namespace="default")
-        body = {"spec": {"namespace": "default"}}
-        async with client.post(f"{REVIEWS}/selfsubjectrulesreviews", json=body, headers=VIEWER) as answer:
-            assert len((await answer.json())["status"]["resourceRules"]) > 3
-        async with client.post(f"{REVIEWS}/subjectaccessreviews", json={
-            "spec": {"user": "viewer", "resourceAttributes": {"verb": "get", "resource": "secrets"}}
-        }) as answer:  # fmt: skip
-            assert (await answer.json())["status"]["allowed"] is False
+        assert not await may(VIEWER, verb="get", resource="secrets", namespace="default")
 
 
 async def test_only_an_administrator_may_speak_for_others() -> None:

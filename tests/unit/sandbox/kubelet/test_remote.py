@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from actions.base.clock import SystemClock
 from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.remote import RemoteCommand
@@ -69,14 +67,3 @@ async def test_a_shell_without_a_terminal_runs_what_it_reads() -> None:
     assert await _command(terminal, tty=False).run(["sh"]) == 5
     assert terminal.shown[Channel.STDOUT] == b"out\n"
     assert b"No such file" in terminal.shown[Channel.STDERR]
-
-
-async def test_a_screen_at_a_terminal_is_left_with_q() -> None:
-    place = context(replace(a_container(gpus=()), neurons=(0, 1)))
-    terminal = _Terminal()
-    command = RemoteCommand(place, terminal, tty=True, clock=SystemClock())
-    running = asyncio.create_task(command.run(["/bin/bash", "-l", "neuron-top"]))
-    await terminal.until_shown(b"NeuronCore v2 Utilization")
-    terminal.typed.put_nowait(b"q")
-    async with asyncio.timeout(60):
-        assert await running == 0

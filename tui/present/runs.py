@@ -1,4 +1,4 @@
-"""Runs of other machines among those of this one: their rows in the runs pane, dim, with who and where. Pure."""
+"""Runs as rows of a table: those of this machine, and, dim, those of others, with who and where."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.wording import counted, duration
 from actions.fleet.cost import HourlyCost
 from actions.fleet.quantity import format_dollars
-from actions.run.state.view import OVER
-from tui.present import run as runs
+from actions.run.paid import state_words
+from actions.run.state.view import OVER, RunState
 from tui.present.cells import CellValue, Span, Tone, text_of
+from tui.present.run import RUN_TONES, trouble_in
 from tui.present.text import age
 
 if TYPE_CHECKING:
     from actions.run.journal.reader import RunSummary
     from actions.run.store.remote import RemoteRun
+
+_LEAST_TROUBLE = 24
+"""Columns from which a cell has what is wrong instead of the stage: the beginning of less says nothing."""
 
 
 class RunRow(msgspec.Struct, frozen=True):
@@ -71,11 +76,22 @@ def state_cell(row: RunRow, width: int = 0) -> CellValue:
     Where `width` is too small for it, it is shorter: `silent 14:02`, `data kept`.
     """
     if row.remote is None:
-        state = runs.summary_state_cell(row.local) if row.local else Span("")
+        state = _local_state(row.local) if row.local else Span("")
         return replace(state, text=state.text.rpartition(", ")[2]) if 0 < width < len(state.text) else state
     state = remote_state(row.remote, is_silent=row.is_silent, trouble=row.trouble)
     is_cut = 0 < width < len(state.text) and row.is_silent
     return Span(state.text.replace(" since ", " "), state.tone) if is_cut else state
+
+
+def _local_state(run: RunSummary) -> Span:
+    """Return the state, red while the run's pods are in trouble, of a copy as such, or `unreadable`."""
+    if run.error:
+        return Span("unreadable", Tone.BAD)
+    if run.is_copy:
+        return Span(f"copy, {run.state.value}", Tone.MUTED)
+    if trouble_in(run.notices):
+        return Span(f"▲ {run.state.value}", Tone.BAD)
+    return Span(state_words(run.state, run.paid), RUN_TONES[run.state])
 
 
 def remote_state(run: RemoteRun, *, is_silent: bool, trouble: str = "") -> Span:
@@ -90,13 +106,34 @@ def remote_state(run: RemoteRun, *, is_silent: bool, trouble: str = "") -> Span:
 
 
 def stage_cell(row: RunRow, width: int = 0) -> CellValue:
-    """The stage at work, dim for a run of another machine; see `tui.present.run.stage_cell`."""
+    """The stage at work or the one that failed, the number of leftovers, or the reason why the run cannot be read.
+
+    Where there is room (`width` columns; 0: as much as need be), what is wrong with the pods of the stage. Dim for
+    a run of another machine.
+    """
     if row.remote is None:
-        return runs.stage_cell(row.local, width) if row.local else ""
+        return _local_stage(row.local, width) if row.local else ""
     stage = row.remote.status.stage
     if row.trouble and row.remote.lease is not None:
-        return Span(stage if 0 < width < runs.LEAST_TROUBLE else row.trouble, Tone.BAD)
+        return Span(stage if 0 < width < _LEAST_TROUBLE else row.trouble, Tone.BAD)
     return Span(row.remote.error or stage or "-", Tone.MUTED)
+
+
+def _local_stage(run: RunSummary, width: int) -> CellValue:
+    if run.error:
+        return Span(run.error, Tone.BAD)
+    if run.leftovers:
+        return Span(f"{counted(run.leftovers, 'object')} left", Tone.BAD)
+    if run.unknown:
+        return Span("leftovers unknown", Tone.WARN)
+    if run.is_store_behind:
+        return Span("store behind", Tone.WARN)
+    trouble = trouble_in(run.notices)
+    if trouble:
+        return Span(run.stage if 0 < width < _LEAST_TROUBLE else trouble.partition(": ")[2], Tone.BAD)
+    if run.stage and run.state is RunState.FAILED:
+        return Span(run.stage, Tone.BAD)
+    return run.stage or Span("-", Tone.MUTED)
 
 
 def who_cell(row: RunRow) -> CellValue:
@@ -108,8 +145,11 @@ def who_cell(row: RunRow) -> CellValue:
 
 
 def took_cell(row: RunRow, now: float) -> CellValue:
-    """The time that the run's stages have taken."""
-    return runs.took_text(row.local, now) if row.local and row.remote is None else Span("-", Tone.MUTED)
+    """The time that the run's stages have taken; `-` before the first, and of another machine's run."""
+    if row.local is None or row.remote is not None:
+        return Span("-", Tone.MUTED)
+    seconds = row.local.took_seconds(now)
+    return "-" if seconds is None else duration(seconds)
 
 
 def loss_cell(row: RunRow) -> CellValue:
@@ -182,7 +222,9 @@ def age_key(row: RunRow) -> float:
 
 def search_text(row: RunRow) -> str:
     """Return the text that a filter on runs matches."""
-    local = runs.search_text(row.local) if row.local else ""
+    run, local = row.local, ""
+    if run is not None:
+        local = " ".join((run.id, run.blueprint_id, run.title, run.cluster, run.state.value, run.stage, run.error))
     if row.remote is None:
         return local
     return " ".join((local, row.id, row.remote.owner, text_of(stage_cell(row)), text_of(state_cell(row))))

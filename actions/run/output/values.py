@@ -1,6 +1,6 @@
-"""The findings of a stage and the samples of its accelerators, as they go into their streams.
+"""The log values of a stage and the samples of its accelerators, as they go into their streams.
 
-Findings are derived from the lines. After a crash the lines are read again, and findings that the stream has already
+Values are derived from the lines. After a crash the lines are read again, and values that the stream has already
 are skipped. What cannot be written now is written before the next line is taken.
 """
 
@@ -15,35 +15,34 @@ from actions.cluster.logs.batch import LogBatch
 from actions.run.output.segments import StreamReader, StreamWriter
 from actions.run.output.streams import (
     AcceleratorSample,
-    LogFinding,
     PointLine,
     ProgressLine,
     SampleLine,
     SourceLine,
-    line_of_finding,
-    number_of_finding,
+    line_of_value,
+    number_of_value,
     pieces_of,
     points_line_in,
     raws_in,
     span_record_in,
 )
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
-from actions.telemetry.points import TrainingProgress
+from actions.telemetry.points import LogValue, TrainingProgress
 from actions.telemetry.tools.device_history import SpanCollector
 from actions.telemetry.tools.devices import read_devices
 
 _COUNTED = -1
 """Counted progress of source N has the number -1 - N, which distinguishes it from progress read in its log."""
 _AT_ONCE = 2_000
-"""Findings of one write: where all are lost, all of them wait."""
+"""Values of one write: where all are lost, all of them wait."""
 _ENCODER = msgspec.json.Encoder()
 
 
-class PointsBook:
-    """The findings of one stage: points and progress, with the source of each number.
+class ValueWriter:
+    """The log values of one stage: points and progress, with the source of each number.
 
-    A source is written in one step with its first finding of each segment. So no order in which files reach a disk or a
-    store, and no loss in between, gives a finding to another container.
+    A source is written in one step with its first value of each segment. So no order in which files reach a disk or a
+    store, and no loss in between, gives a value to another container.
 
     Args:
         stream: The stream `points`.
@@ -54,14 +53,14 @@ class PointsBook:
         self._prefilter = log_prefilter()
         self._stored = self._stored_lines(StreamReader(stream.folder))
         self._known: Counter[int] = Counter()
-        """The findings in the stream that have been read there, and not yet again in the lines."""
+        """The values in the stream that have been read there, and not yet again in the lines."""
         self._waiting: list[tuple[int, bytes]] = []
-        """Findings with their numbers."""
+        """Values with their numbers."""
         self._named_at: dict[int, int] = {}
         """The place of the segment in which each number was named last."""
         self._names: dict[int, SourceLine] = {}
         self.numbers: set[int] = set()
-        """Of the sources of all findings in the stream, once `load_rest` was called."""
+        """Of the sources of all values in the stream, once `load_rest` was called."""
         self.sources: dict[int, SourceLine] = {}
         """The sources that the stream names, likewise."""
 
@@ -70,21 +69,21 @@ class PointsBook:
         self._names[line.number] = line
 
     def read(self, number: int, reader: LogReader, batch: LogBatch) -> None:
-        """Take the findings of a batch of lines."""
+        """Take the values of a batch of lines."""
         if not batch.is_marker:
             self.take(number, read_batch(reader, self._prefilter, batch))
 
-    def take(self, number: int, findings: Iterable[LogFinding]) -> None:
-        """Take findings of a source, except those that the stream holds. Nothing is written yet."""
-        for finding in findings:
-            line = line_of_finding(number, finding)
+    def take(self, number: int, values: Iterable[LogValue]) -> None:
+        """Take values of a source, except those that the stream holds. Nothing is written yet."""
+        for value in values:
+            line = line_of_value(number, value)
             if not self._is_known(_identity(line)):
                 self._waiting.append((number, _ENCODER.encode(line) + b"\n"))
 
     def _is_known(self, key: int) -> bool:
-        """Return whether the stream holds a finding, once for each time that it does.
+        """Return whether the stream holds a value, once for each time that it does.
 
-        It has the findings in about the order of the lines, so that few of them are in memory.
+        It has the values in about the order of the lines, so that few of them are in memory.
         """
         while not self._known[key]:
             if next(self._stored, None) is None:
@@ -105,19 +104,19 @@ class PointsBook:
             pass
 
     def _stored_lines(self, stream: StreamReader) -> Iterator[bool]:
-        """Read the stream, and yield after each finding."""
+        """Read the stream, and yield after each value."""
         for piece in pieces_of(stream):
             for line in map(points_line_in, raws_in(piece)):
                 if isinstance(line, SourceLine):
                     self.sources[line.number] = line
                 elif line is not None:
-                    self.numbers.add(number_of_finding(line))
+                    self.numbers.add(number_of_value(line))
                     if line.number >= 0:
                         self._known[_identity(line)] += 1
                         yield True
 
     def flush(self) -> None:
-        """Write the findings taken so far.
+        """Write the values taken so far.
 
         Raises:
             OSError: The disk is full; they are kept for the next call.
@@ -133,18 +132,18 @@ class PointsBook:
             OSError: The disk is full.
         """
         self.flush()
-        self._append([(number, _ENCODER.encode(line_of_finding(_COUNTED - number, progress)) + b"\n")])
+        self._append([(number, _ENCODER.encode(line_of_value(_COUNTED - number, progress)) + b"\n")])
 
-    def _append(self, findings: list[tuple[int, bytes]]) -> None:
+    def _append(self, values: list[tuple[int, bytes]]) -> None:
         parts, place = list[bytes](), self._stream.place
-        fresh = {number for number, _ in findings if self._named_at.get(number) != place} & self._names.keys()
+        fresh = {number for number, _ in values if self._named_at.get(number) != place} & self._names.keys()
         parts += [_ENCODER.encode(self._names[number]) + b"\n" for number in sorted(fresh)]
-        parts += [data for _, data in findings]
+        parts += [data for _, data in values]
         self._stream.append(b"".join(parts))
         self._named_at.update(dict.fromkeys(fresh, place))
 
     def sync(self) -> None:
-        """Flush the findings taken so far to the disk.
+        """Flush the values taken so far to the disk.
 
         Raises:
             OSError: The disk refuses it.
@@ -154,13 +153,13 @@ class PointsBook:
 
 
 def _identity(line: PointLine | ProgressLine) -> int:
-    """Return a key that is equal for the same finding, whatever lines were read before it."""
+    """Return a key that is equal for the same value, whatever lines were read before it."""
     if isinstance(line, PointLine):
         return hash((line.number, line.metric, line.step, str(line.value), line.key if line.step is None else ""))
     return hash((line.number, line.label, line.done, line.total, str(line.elapsed_seconds)))
 
 
-class DeviceBook:
+class SampleWriter:
     """A stage's accelerators: the last samples as they are, and all of them joined into spans.
 
     A crash costs the open span of each pod.

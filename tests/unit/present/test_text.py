@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tui.present.text import rows_of
+from tui.present.text import wrapped_lines
 
 
 def texts(line: str, width: int) -> list[str]:
-    return [row.text for row in rows_of([line], width)]
+    return [row.text for row in wrapped_lines([line], width)]
 
 
 def test_a_line_that_fits_is_left_as_it_is() -> None:
@@ -38,5 +38,5 @@ def test_a_word_that_is_too_long_is_broken_and_nothing_of_it_is_lost(line: str) 
 
 
 def test_rows_know_their_line_and_without_a_width_nothing_is_wrapped() -> None:
-    assert [row.line for row in rows_of(["one two three", "four"], 8)] == [0, 0, 1]
-    assert len(rows_of(["x" * 500], 0)) == 1
+    assert [row.line for row in wrapped_lines(["one two three", "four"], 8)] == [0, 0, 1]
+    assert len(wrapped_lines(["x" * 500], 0)) == 1

@@ -1,24 +1,8 @@
 """The fence of a runner: it changes something only while it is certain that the run is its own.
 
-A run has one runner on its machine by the lease in its journal. Which *machine* carries it out is kept in the run's
-store, the one arbiter: the lease there has an epoch, which grows by one with every takeover, and a holder. A runner
-whose epoch is no longer the newest is fenced for good. An answer that says *none* is one, too: no machine has taken
-the run.
-
-An answer counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that goes on while the
-machine sleeps or this process is stopped, or by the wall clock if more time has passed on that. Whoever takes a run
-over from a runner that may be alive waits longer than that before anything is changed.
-
-A process that has run all the time goes on if the store does not answer: a store that is away must not stop a healthy
-run. It asks before each change outside of its machine then, as it may have been cut off and taken over until a moment
-ago, and sends nothing to a cluster that does not answer either, where it would arrive once the network is back. One
-that has just begun, and one that was away itself, stopped or asleep, waits for a store that is known to have had the
-lease, until that answers or a person vouches (`runs resume --without-store`). A store that the run's own teardown
-removes is not waited for. What this leaves open is in docs/takeover.md.
-
-At the same epoch the store may name another holder: this machine before its restart, or one that has a copy of the
-run's folder. If that renews its lease, it has the run, and this runner ends; once the lease has run out, or was not
-renewed for `SILENT_SECONDS`, the run is this machine's. Until then nothing is changed.
+An answer of the run's store counts for `TRUST_SECONDS` from the moment at which it was asked for, by the clock that
+goes on while the machine sleeps or this process is stopped, or by the wall clock if more time has passed on that.
+An answer that no machine has the run is one, too. The rest, and the reasons: docs/decisions/fence.md.
 """
 
 from __future__ import annotations
@@ -33,8 +17,9 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiError
-from actions.run.journal.elsewhere import FenceState, deed_of, note_answered, note_elsewhere, read_fence
 from actions.run.state.view import RunView
+from actions.run.store.access import known_store, note_answered
+from actions.run.store.elsewhere import deed_of, note_elsewhere
 from actions.run.store.objects import StoreLease
 
 TRUST_SECONDS = 10.0
@@ -122,6 +107,7 @@ class Fence:
         self._folder = folder
         self._run_id = view.id
         self._epoch = view.epoch
+        self._source = view.store
         self._arbiter = arbiter
         self._require_lease = require_lease
         self._clock = clock
@@ -131,7 +117,8 @@ class Fence:
         self._boot = boot
         self._lock = asyncio.Lock()
         self._lost = asyncio.Event()
-        self._taken = FenceState()
+        self._deed = ""
+        """The deed by which another machine has the run, as the middle of a sentence."""
         self._alive = self._asked = self._now()
         self._asked_since = float("-inf")
         self._was_away = True  # whoever has carried the run out before this process
@@ -273,9 +260,9 @@ class Fence:
         """Return whether no change may be made before the store has answered, or a person has vouched."""
         if self._other is not None:
             return True
-        known = read_fence(self._folder)
+        known = known_store(self._folder)
         is_released = known.is_removed or known.is_vouched or self._arbiter.may_be_gone()
-        return self._was_away and bool(known.store) and not is_released
+        return self._was_away and bool(known.address) and not is_released
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
@@ -293,15 +280,14 @@ class Fence:
 
     def _lose(self, seen: StoreLease) -> None:
         is_copy = seen.epoch == self._epoch
-        self._taken = FenceState(taken_by=seen.owner, epoch=seen.epoch, is_copy=is_copy)
-        note_elsewhere(self._folder, seen.owner, seen.epoch, is_copy=is_copy)
+        self._deed = deed_of(seen.owner, seen.epoch, is_copy=is_copy)
+        note_elsewhere(self._folder, seen.owner, seen.epoch, self._source, is_copy=is_copy)
         self._lost.set()
 
     def _refuse_if_lost(self, deed: str) -> None:
         if self._lost.is_set():
-            done = deed_of(self._taken.taken_by, self._taken.epoch, is_copy=self._taken.is_copy)
             raise FencedError(
-                f"Run {self._run_id} {done}: this machine no longer changes anything of it. Not done: {deed}."
+                f"Run {self._run_id} {self._deed}: this machine no longer changes anything of it. Not done: {deed}."
             )
 
     def _look_for_absence(self) -> None:

@@ -1,1 +1,0 @@
-"""Archives of runs, and copies of runs that are no longer needed."""
