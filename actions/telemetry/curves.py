@@ -188,7 +188,7 @@ _KEPT_WHOLE = 16
 
 
 class _Metric:
-    """What is known of one metric."""
+    """The curve of one metric, and what its next point depends on."""
 
     __slots__ = ("epoch", "latest", "offset", "rank", "series")
 
@@ -239,8 +239,7 @@ class Curves:
             metric.rank, metric.offset, metric.epoch = point.rank, 0.0, None
             metric.series.clear()
         x = self._x_of(point, metric)
-        if x > self._reached:
-            self._reached = x
+        self._reached = max(self._reached, x)
         if point.epoch is not None:
             self._note_epoch(point, x)
         metric.series.append(x, point.value, point.at)
