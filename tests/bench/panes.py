@@ -115,8 +115,7 @@ def _runner(folder: Path, step: int) -> Iterator[Callable[[], None]]:
 def measure_panes(target: Target, folder: Path, *, steps: int = STEPS) -> Figures:
     """Milliseconds from `:` to the command line on the terminal in each pane, alone on the screen, and longest stalls.
 
-    A command line takes a row of the pane, so that all of it is laid out anew. Of the charts the figures are taken at
-    rest, while the curves grow, and for `L`, which draws them on another axis.
+    Of the charts the figures are taken at rest, while the curves grow, and for `L`, which draws them on another axis.
     """
     run = folder / "state" / "eksml-tui" / "runs" / RUN
     a_run(run, steps)

@@ -287,10 +287,7 @@ class PlotView(_ZoomedByWheel, can_focus=True):
         self._set(replace(self._options, window=None))
 
     def on_resize(self) -> None:
-        """Redraw for the new size; for one row not at once: a command line takes it, and soon gives it back."""
-        was = self._drawn.size if self._drawn is not None else Size()
-        if was.width == self.size.width and abs(was.height - self.size.height) == 1:
-            self._drawn_at = asyncio.get_running_loop().time()
+        """Redraw for the new size."""
         self._draw_when_due()
 
     def restyled(self, before: ResolvedStyles | None) -> None:

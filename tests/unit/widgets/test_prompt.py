@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.widgets import Static
 
 from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
@@ -58,6 +60,26 @@ async def test_escape_closes_it_without_a_result() -> None:
         await pilot.press("escape")
         await wait_for(pilot, lambda: app.said[-1:] == ["cancelled"], "the message")
         assert not app.prompt.is_open
+
+
+class BesideApp(PromptApp):
+    CSS = "Screen { layers: below prompt; } Static { height: 1fr; }"
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Static("what lies below", id="below")
+
+
+async def test_it_lies_over_the_last_line_and_nothing_below_changes_its_size() -> None:
+    app = BesideApp()
+    async with app.run_test(size=(70, 4)) as pilot:
+        assert app.focused is None, "a closed prompt takes no focus"
+        for is_open in (True, False):
+            app.prompt.open() if is_open else app.prompt.close()
+            await wait_for(pilot, lambda: (": command" in screen_text(app)) == app.prompt.is_open, "the prompt or none")
+            assert app.query_one("#below").region == Region(0, 0, 70, 4)
+        app.prompt.open()
+        await wait_for(pilot, lambda: ": command" in screen_text(app).splitlines()[-1], "the last line")
 
 
 async def test_completions_are_shown_and_tab_takes_the_first() -> None:
