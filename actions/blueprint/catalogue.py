@@ -268,16 +268,22 @@ class Catalogue:
 
         Raises:
             UnknownNameError: There is none; the hint names those that there are.
-            BlueprintError: It is there and broken.
+            BlueprintError: It is there and broken, in the last folder that has it.
         """
-        errors: list[BlueprintError] = []
+        errors: dict[Path, BlueprintError] = {}
         for path in self._claiming(blueprint_id):
+            folder = path.parent.parent
             try:
-                return load_blueprint(path.parent)
+                blueprint = load_blueprint(path.parent)
             except BlueprintError as error:
-                errors.append(error)
+                errors.setdefault(folder, error)
+                continue
+            errors.pop(folder, None)  # of a copy beside it: that hides nothing, one of a later folder does
+            if not errors:
+                return blueprint
+            break
         if errors:
-            raise errors[0]
+            raise next(iter(errors.values()))
         found, broken = self.read()
         for item in broken:
             if item.folder.name == blueprint_id:

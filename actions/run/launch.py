@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -168,27 +168,35 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a folder, or one file."""
+    """Copy a folder, or one file, whatever its own name is."""
     if source.is_file():
-        _copy_files([source], source.parent, target.parent)
+        _copy_files({target: source}, source.parent)
         return
-    files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    _copy_files(files, source, target)
+    files = {}
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            files[target / path.relative_to(source)] = path
+        elif path.is_symlink() and path.is_dir() and ".terraform" not in path.parts:  # whose providers are links
+            raise ConfigError(f"{path} links to a folder.", hint="Copy the folder to where the link is.")
+    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    _copy_files(files, source)
 
 
-def _copy_files(files: Sequence[Path], source: Path, target: Path) -> None:
+def _copy_files(files: Mapping[Path, Path], source: Path) -> None:
+    """Copy files, which are in the folder `source`, to the paths that are their keys."""
     top = source.resolve()
-    for path in files:
+    for path in files.values():
         if not path.resolve().is_relative_to(top):
             raise ConfigError(
                 f"{path} links to a file outside its blueprint's folder.", hint="Copy the file into the folder."
             )
-    size = sum(path.stat().st_size for path in files)
+    size = sum(path.stat().st_size for path in files.values())
     if size > _MAX_BLUEPRINT_BYTES:
-        raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
-    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    for path in files:
-        copy = target / path.relative_to(source)
+        raise ConfigError(
+            f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.",
+            hint="Move data and .terraform folders out of it.",
+        )
+    for copy, path in files.items():
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         try:
             write_private(copy, read_file(path))

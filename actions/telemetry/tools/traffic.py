@@ -29,7 +29,10 @@ _GPU = re.compile(r"^GPU (\d{1,3}): ")
 _ERRORS = re.compile(r"^\s{1,16}Link (\d{1,3}): ((?:[A-Z][A-Za-z-]{1,20} ){1,4})Errors: (\d{1,12})$")
 _DATA = re.compile(r"^\s{1,16}Link \d{1,3}: Data [TR]x: (\d{1,18}) KiB$")
 _EFA = re.compile(r"^/\S{1,200}/hw_counters/[rt]x_bytes:(\d{1,18})$|\b[rt]x_bytes (\d{1,18})\b")
-"""A file and its content; a name and its value as `rdma statistic` prints them, on one line or on many."""
+"""A file and its content; a name and its value as `rdma statistic` prints them, on one line or on many.
+
+`rdma` is also asked where some of the files cannot be read: then the files count, and not both.
+"""
 _KIB = 1 << 10
 _LONGEST = 256 << 10
 
@@ -62,7 +65,8 @@ def read_traffic(text: str) -> Traffic:
     """Read the output of `TRAFFIC_SCRIPT`, or of `nvidia-smi nvlink -e`; other lines do no harm."""
     sent: dict[int, int] = {}
     errors: dict[int, dict[int, dict[str, int]]] = {}
-    adapters: int | None = None
+    files: list[int] = []
+    netlink: list[int] = []
     gpu: int | None = None
     for raw in text[:_LONGEST].splitlines():
         line = strip_controls(raw.expandtabs(8).rstrip())
@@ -75,8 +79,10 @@ def read_traffic(text: str) -> Traffic:
             sent[gpu] = sent.get(gpu, 0) + int(data[1]) * _KIB
         else:
             for efa in _EFA.finditer(line):
-                adapters = (adapters or 0) + int(efa[1] or efa[2])
-    return Traffic(sent, {number: _troubled(links) for number, links in errors.items()}, adapters)
+                (files if efa[1] else netlink).append(int(efa[1] or efa[2]))
+    counted = files or netlink
+    troubled = {number: _troubled(links) for number, links in errors.items()}
+    return Traffic(sent, troubled, sum(counted) if counted else None)
 
 
 def _troubled(links: Mapping[int, Mapping[str, int]]) -> tuple[LinkErrors, ...]:

@@ -72,6 +72,16 @@ def test_one_that_is_broken_says_what_is_wrong_whatever_its_folder_is_called(tmp
         Catalogue([tmp_path]).find("small")
 
 
+def test_an_earlier_folder_does_not_stand_in_for_a_broken_blueprint(tmp_path: Path) -> None:
+    a_blueprint(tmp_path / "one" / "x")
+    a_blueprint(tmp_path / "two" / "x", ("title: Small", "titel: Small"))
+    catalogue = Catalogue([tmp_path / "one", tmp_path / "two"])
+    with pytest.raises(BlueprintError, match=r"two/x.*titel"):
+        catalogue.find("small")
+    a_blueprint(tmp_path / "two" / "a")
+    assert catalogue.find("small").folder == tmp_path / "two" / "a"
+
+
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BlueprintError, match="not a folder of blueprints"):
         Catalogue.usual([tmp_path / "none"])

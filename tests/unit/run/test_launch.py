@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError, RefusedError
 from actions.base.files import shipped_blueprints, take_lock
 from actions.blueprint.catalogue import load_blueprint, validate
+from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.source_files import git_modules
 from actions.cluster.auth.kubeconfig import ClusterTarget
@@ -162,6 +166,47 @@ def test_a_run_keeps_what_its_blueprint_shares_with_others(tmp_path: Path) -> No
     assert (copy / "terraform" / "network" / "main.tf").is_file()
     assert (copy / "rehearsal" / "cluster" / "simulation.json").is_file()
     assert not (copy / "terraform" / "nodes").exists()
+
+
+def an_own(home: Path) -> Blueprint:
+    """A blueprint beside a folder `common` of which a component is a link to another version."""
+    own = home / "own" / "small"
+    shutil.copytree(shipped_blueprints() / "bionemo-esm1nv", own)
+    text = (shipped_blueprints() / "common" / "cluster.yaml").read_text()
+    (home / "own" / "common").mkdir()
+    (home / "own" / "common" / "cluster-v2.yaml").write_text(text.replace("title: Cluster name", "title: Mine"))
+    (home / "own" / "common" / "cluster.yaml").symlink_to("cluster-v2.yaml")
+    return load_blueprint(own)
+
+
+def copied(blueprint: Blueprint, home: Path) -> Blueprint:
+    """The copy that a run of a blueprint has."""
+    binding = bind(blueprint, {}, preset="rehearsal", existing_cluster=False)
+    options: dict[str, Any] = {"target": ClusterTarget(), "environment": {}, "clock": SystemClock()}
+    return load_blueprint(create_run(blueprint, binding, base=home / "runs", **options) / "blueprint")
+
+
+def test_a_component_that_is_a_link_keeps_its_name_in_the_copy(tmp_path: Path) -> None:
+    assert copied(an_own(tmp_path), tmp_path).parameters["cluster_name"].title == "Mine"
+
+
+def test_a_folder_that_is_a_link_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    blueprint = an_own(tmp_path)
+    (blueprint.folder / "real").mkdir()
+    (blueprint.folder / "data").symlink_to("real")
+    with pytest.raises(ConfigError, match=r"small/data links to a folder") as caught:
+        copied(blueprint, tmp_path)
+    assert "Copy the folder" in caught.value.hint
+    assert list_runs(tmp_path / "runs") == []
+
+
+def test_a_blueprint_that_is_too_large_says_what_makes_it_so(tmp_path: Path) -> None:
+    blueprint = an_own(tmp_path)
+    (blueprint.folder / "data.bin").touch()
+    os.truncate(blueprint.folder / "data.bin", 17 << 20)
+    with pytest.raises(ConfigError, match="is the limit for a blueprint") as caught:
+        copied(blueprint, tmp_path)
+    assert ".terraform" in caught.value.hint
 
 
 def test_git_is_missed_before_there_is_a_run(tmp_path: Path) -> None:

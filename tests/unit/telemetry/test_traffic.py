@@ -98,6 +98,11 @@ def test_a_pod_with_a_network_of_its_own_asks_by_netlink(tmp_path: Path, layout:
     assert read_traffic(done.stdout).efa_bytes == 2 * 9_000_000_000_456
 
 
+def test_no_adapter_counts_twice_where_one_file_cannot_be_read() -> None:
+    """`grep` fails if one file of many cannot be read, and `rdma` is asked for the same counters."""
+    assert read_traffic(EFA + "link rdmap79s0/1 tx_bytes 1 rx_bytes 124457\n").efa_bytes == 124_457
+
+
 def test_counters_of_real_links_are_added_up(tmp_path: Path) -> None:
     """`nvlink -gt d`, `-e` and `-s` of two H100 that have sent something: 18 links each, no errors."""
     tool = tmp_path / "nvidia-smi"
