@@ -116,7 +116,7 @@ def bounds(field: Parameter) -> str:
 
 def _mistake(field: Parameter, text: str) -> str:
     if field.pattern:
-        return "is not of its form"
+        return f"is not of its form, as {field.default}" if field.default else "is not of its form"
     try:
         number = float(text)
     except ValueError:

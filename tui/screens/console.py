@@ -87,7 +87,7 @@ class PrefixScreen(ModalScreen[str]):
         lines = [[Span(lead, Tone.ACCENT)], [Span(" " * len(lead))]]
         for label, grouped in groupby(keys_of(KeyContext.PANES), _group_of):
             keys = list(grouped)
-            is_layout = keys[0].does.startswith(("layout", "zoom"))
+            is_layout = keys[0].does.startswith("layout")
             names = "".join(names_of(key, self._keymap)[0] for key in keys)
             lines[is_layout] += [Span(f" {names} ", Tone.STRONG), Span(label, Tone.MUTED)]
         yield Lines([tuple(line) for line in lines], id="prefix-keys")

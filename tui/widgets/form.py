@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.markup import escape
 from textual.strip import Strip
 from textual.widgets import Collapsible, Input, Select
@@ -153,7 +153,13 @@ class FieldGroup(Collapsible):
             await self.query_one(Collapsible.Contents).mount(*self.rows)
 
 
-class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
+class FieldRows(VerticalScroll, can_focus=False, inherit_bindings=False):
+    """The rows of a form, scrolled above its help."""
+
+    DEFAULT_CSS = "FieldRows { height: 1fr; scrollbar-size-vertical: 1; }"
+
+
+class ParameterForm(Vertical):
     """Parameters, one row each; those that are not shown are folded by their group.
 
         form = ParameterForm(fields, shown=("workers",), check=lambda values: {"workers": "is above the quota of 32"})
@@ -171,8 +177,7 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
         Binding("ctrl+r", "reset", "default", id="form.reset", show=False),
     ]
     DEFAULT_CSS = """
-    ParameterForm { scrollbar-size-vertical: 1; }
-    ParameterForm > .form--help { dock: bottom; height: 2; }
+    ParameterForm > .form--help { height: 2; }
     """
 
     @dataclass
@@ -211,8 +216,7 @@ class ParameterForm(VerticalScroll, can_focus=False, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Yield the shown fields, the folded ones, and the help of the current one."""
-        yield from self._shown
-        yield from self._groups
+        yield FieldRows(*self._shown, *self._groups)
         yield self._help
 
     @property

@@ -54,7 +54,7 @@ def test_a_text_is_read_as_its_parameter(key: str, text: str, value: Scalar) -> 
         ("rate", "fast", "must be a number"),
         ("rate", "-1", "must be at least 0"),
         ("token", "hunter2", "must be env:NAME, file:/PATH or secretsmanager:NAME"),
-        ("zone", "xx", "is not of its form"),
+        ("zone", "xx", "is not of its form, as auto"),
     ],
 )
 def test_what_is_wrong_is_one_phrase_with_the_bounds(key: str, text: str, mistake: str) -> None:

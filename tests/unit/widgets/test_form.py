@@ -192,3 +192,16 @@ async def test_the_current_field_stays_in_sight() -> None:
         await wait_for(pilot, lambda: app.form.entries.values["f20"] == "x", "it has the key")
         await pilot.resize_terminal(90, 6)
         await wait_for(pilot, lambda: "Field 20" in screen_text(app), "also on a smaller screen")
+
+
+async def test_whatever_has_the_focus_lies_above_the_help() -> None:
+    fields = {f"f{n}": Parameter(type=TEXT, title=f"Field {n}", default="", group=f"Group {n}") for n in range(20)}
+
+    class FoldedForm(FormApp):
+        def make_form(self) -> ParameterForm:
+            return ParameterForm(fields, shown=("f0", "f1"))
+
+    app = FoldedForm()
+    async with opened(app, 90, 10) as pilot:
+        await pilot.press(*["down"] * 19)
+        await wait_for(pilot, lambda: "▸ Group 19: 1 field" in screen_text(app), "the last group")
