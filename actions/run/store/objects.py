@@ -180,7 +180,7 @@ class DamagedError(FormatError):
     Args:
         message: One sentence.
         etag: Of what is there: the condition of the write that replaces it.
-        epoch: That a damaged lease shows all the same; 0 if it shows none.
+        epoch: That it shows all the same; 0 if it shows none.
     """
 
     def __init__(self, message: str, etag: str, *, epoch: int = 0) -> None:

@@ -169,10 +169,13 @@ class RowWriter:
             The number of the last record in the store.
 
         Raises:
-            TakenError: The store has other records.
-            FormatError: An object is damaged.
+            TakenError: The store has other records, or a damaged object of a later epoch.
+            FormatError: An object is damaged, or of a later version of the program.
         """
         found = await self.compare()
+        later = max((one.epoch for one in found.values() if isinstance(one, DamagedError)), default=0)
+        if later > epoch:
+            raise TakenError(f"Another machine has taken over {self._run_id} (epoch {later}).", epoch=later)
         firsts = [*map(first_row_of, found), 10**_SEQ_DIGITS]
         end, self._tail, self.etags = 0, None, {}
         for (name, one), follower in zip(found.items(), firsts[1:], strict=True):
@@ -353,20 +356,23 @@ def _fitting(rows: Sequence[RecordRow], room: int) -> Sequence[RecordRow]:
 
 
 def _object_in(found: StoredObject, name: str) -> RowsObject:
+    epoch = 0
     try:
         lines = found.body.removesuffix(b"\n").split(b"\n")
         head = decode_json(lines[0], RowsHead)
+        epoch = head.epoch
+        if head.schema > SCHEMA_VERSION:  # its records may be of kinds that this program does not know
+            raise FormatError(
+                f"{name} has version {head.schema}, this program reads {SCHEMA_VERSION}.",
+                hint="Use the version of the program that wrote it.",
+            )
         rows = tuple(_cleaned_row(_ROWS.decode(line)) for line in lines[1:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise DamagedError(f"{name} in the store is damaged: {error}.", found.etag) from error
-    if head.schema > SCHEMA_VERSION:
-        raise FormatError(
-            f"{name} has version {head.schema}, this program reads {SCHEMA_VERSION}.",
-            hint="Use the version of the program that wrote it.",
-        )
+        raise DamagedError(f"{name} in the store is damaged: {error}.", found.etag, epoch=epoch) from error
     numbers = [row.seq for row in rows]
     if not rows or numbers != list(range(head.first, head.first + head.count)) or head.first != first_row_of(name):
-        raise DamagedError(f"{name} in the store is damaged: its records are not those that it announces.", found.etag)
+        message = f"{name} in the store is damaged: its records are not those that it announces."
+        raise DamagedError(message, found.etag, epoch=epoch)
     return RowsObject(name, found.etag, head, rows, found.body)
 
 

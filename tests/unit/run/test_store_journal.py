@@ -1,0 +1,82 @@
+"""Objects of a journal in a store which the run's earlier machine must not write over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import FormatError
+from actions.base.objects import StoredObject
+from actions.run.context.store_address import run_key
+from actions.run.journal.store import RecordRow
+from actions.run.state.records import Operator, TakenOver
+from actions.run.store.local import LocalStore
+from actions.run.store.objects import DamagedError, TakenError
+from actions.run.store.rows import RowWriter, append_to_store, rows_name
+from tests.unit.run.replicating import a_run, stored
+
+ANNA, BEN = Operator("anna", "bastion-1"), Operator("ben", "bastion-2")
+
+
+class Taken:
+    """A run of anna's in a store, taken over there by ben; anna's machine has one more record that was not sent."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        folder = a_run(tmp_path)
+        sent = stored(folder)
+        self.store = LocalStore(tmp_path / "store")
+        self.rows = [*sent, sent[-1]._replace(seq=sent[-1].seq + 1)]
+        self.writer = RowWriter(self.store, folder.name, self._rows)
+        self._run_id = folder.name
+        self._sent = sent
+
+    def _rows(self, after: int, limit: int) -> list[RecordRow]:
+        return [row for row in self.rows if row.seq > after][:limit]
+
+    async def begin(self) -> None:
+        await self.writer.begin(epoch=1)
+        await self.writer.append(self._sent, epoch=1)
+        await append_to_store(self.store, self._run_id, TakenOver(BEN, 2, ANNA), clock=SystemClock(), epoch=2)
+
+    async def there(self) -> StoredObject:
+        found = await self.store.get(run_key(self._run_id, rows_name(1)), limit_bytes=1 << 20)
+        assert found is not None
+        return found
+
+    async def change(self, old: bytes, new: bytes) -> None:
+        found = await self.there()
+        assert old in found.body
+        await self.store.replace(run_key(self._run_id, rows_name(1)), found.body.replace(old, new, 1), etag=found.etag)
+
+
+async def test_records_of_a_later_version_are_not_written_over(tmp_path: Path) -> None:
+    run = Taken(tmp_path)
+    await run.begin()
+    head = (await run.there()).body.partition(b"\n")[0]
+    version = head.partition(b",")[0]
+    await run.change(version, b'{"schema":999')
+    await run.change(b"taken_over", b"moved")
+    before = (await run.there()).body
+    with pytest.raises(FormatError, match="has version 999") as error:
+        await run.writer.append(run.rows[-1:], epoch=1)
+    assert not isinstance(error.value, DamagedError)
+    with pytest.raises(FormatError, match="has version 999"):
+        await run.writer.begin(epoch=1)
+    assert (await run.there()).body == before
+
+
+@pytest.mark.parametrize("damage", [(b"taken_over", b"taken_ove"), (b'"count":2', b'"count":3')])
+async def test_a_damaged_object_of_a_later_epoch_is_not_written_over(
+    tmp_path: Path, damage: tuple[bytes, bytes]
+) -> None:
+    run = Taken(tmp_path)
+    await run.begin()
+    await run.change(*damage)
+    before = (await run.there()).body
+    with pytest.raises(TakenError, match="epoch 2"):
+        await run.writer.begin(epoch=1)
+    with pytest.raises(TakenError, match="epoch 2"):
+        await run.writer.append(run.rows[-1:], epoch=1)
+    assert (await run.there()).body == before
