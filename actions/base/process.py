@@ -417,13 +417,13 @@ async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:
 
 async def _ended(child: asyncio.subprocess.Process, kill: Callable[[], None]) -> None:
     """Wait for a process that was sent SIGTERM; kill one that does not end."""
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await child.wait()
-    except TimeoutError:
+    end = asyncio.ensure_future(child.wait())
+    # In a task that was cancelled, a timeout of Python 3.11.2 cancels again instead of raising `TimeoutError`.
+    _, late = await asyncio.wait([end], timeout=_END_SECONDS)
+    if late:
         kill()
         _close_pipes(child)
-        await child.wait()
+    await end
 
 
 def _close_pipes(child: asyncio.subprocess.Process) -> None:

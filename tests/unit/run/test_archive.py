@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import os
+import subprocess
 import tarfile
 import threading
 import time
@@ -373,8 +374,8 @@ def forget_everything(runs: Path) -> None:
 def test_the_sums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
     folder = a_run(tmp_path)
     done: Archived = archive_run(folder, tmp_path / "run.tar", CLOCK)
-    with tarfile.open(tmp_path / "run.tar") as archive:
-        archive.extractall(tmp_path / "out", filter="data")
+    (tmp_path / "out").mkdir()
+    subprocess.run(["tar", "--extract", "--file", tmp_path / "run.tar", "--directory", tmp_path / "out"], check=True)
     lines = (tmp_path / "out" / "runs" / folder.name / "SHA256SUMS").read_text().splitlines()
     assert len(lines) == done.files
     for digest, name in (line.split("  ", 1) for line in lines):
