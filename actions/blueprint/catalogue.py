@@ -26,8 +26,7 @@ from actions.blueprint.model import (
     Results,
     SecretObject,
 )
-from actions.blueprint.parts import Expectation, Name
-from actions.blueprint.problem import BlueprintProblem, nearest_name
+from actions.blueprint.parts import BlueprintProblem, Expectation, Name, nearest_name
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint

@@ -8,10 +8,10 @@ from functools import cache, partial
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
+from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import MOST_SHOWN, Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
-from actions.blueprint.parts import FieldTarget
-from actions.blueprint.problem import BlueprintProblem, Where, known_names, nearest_name
+from actions.blueprint.parts import BlueprintProblem, FieldTarget, Where, known_names, nearest_name
 from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
@@ -22,7 +22,7 @@ from actions.blueprint.references import (
     unknown_references,
     watch_problems,
 )
-from actions.blueprint.source_files import Declarations, declarations_of, inside, read_manifests
+from actions.blueprint.source_files import Declarations, declarations_of, inside, read_manifests, shared_by
 from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
@@ -55,9 +55,17 @@ def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _releases,
         watch_problems,
         naming_problems,
+        _copy,
     )
     for check in checks:
         yield from check(blueprint)
+
+
+def _copy(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    try:
+        copied_files(blueprint.folder, shared_by(blueprint))
+    except BlueprintError as error:
+        yield BlueprintProblem((), error=error)
 
 
 def _form(blueprint: Blueprint) -> Iterator[BlueprintProblem]:

@@ -15,6 +15,7 @@ Source: GitLab's `include` merges in the same way; Kustomize calls such a piece 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -27,7 +28,7 @@ from actions.base.errors import BlueprintError, FormatError, InputError
 from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
 from actions.blueprint.model import MOST_SHOWN, Blueprint
-from actions.blueprint.problem import known_names
+from actions.blueprint.parts import known_names
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
 
@@ -38,11 +39,21 @@ def inside(folder: Path, relative: str) -> Path:
     Raises:
         BlueprintError: It is absolute, leads out of `folder` (also by a symbolic link), or is an address.
     """
-    base = folder.resolve()
-    path = (base / relative).resolve()
-    if not relative or Path(relative).is_absolute() or "://" in relative or not path.is_relative_to(base):
-        raise BlueprintError(f"{relative!r} is not a path inside the blueprint's folder.", file=str(folder))
-    return path
+    base = os.path.realpath(folder)
+    named = os.path.normpath(os.path.join(base, relative))
+    path = os.path.realpath(os.path.join(base, relative))
+    if not relative or os.path.isabs(relative) or "://" in relative or not _is_in(path, base):
+        is_link = _is_in(named, base) and not os.path.isabs(relative)
+        raise BlueprintError(
+            f"{relative!r} is not a path inside the blueprint's folder.",
+            file=str(folder),
+            hint="A symbolic link leads out: copy the file." if is_link else "Name a file by its path in that folder.",
+        )
+    return Path(path)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def read_manifests(folder: Path, relative: str) -> list[Document]:
@@ -100,9 +111,9 @@ def located(folder: Path, relative: str) -> Path:
         BlueprintError: The path leaves those folders.
     """
     own = inside(folder, relative)
-    if is_shared(relative) and not own.exists():
+    if is_shared(relative) and not os.path.exists(own):
         for library in (folder.absolute().parent, shipped_blueprints()):
-            if (library / relative).exists():
+            if os.path.exists(library / relative):
                 return inside(library, relative)
     return own
 
@@ -288,9 +299,8 @@ def _component(path: Path, used_by: str) -> Document:
     try:
         found = _read(path)
     except BlueprintError as error:
-        text = error.message.removeprefix(error.file).partition(": ")[2]
         raise BlueprintError(
-            _by(text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
+            _by(error.text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
         ) from error
     if not isinstance(found.value, dict):
         raise found.error(BlueprintError, _by("a component is a mapping.", used_by), hint=_KEYS)
