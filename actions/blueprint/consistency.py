@@ -22,7 +22,14 @@ from actions.blueprint.references import (
     unknown_references,
     watch_problems,
 )
-from actions.blueprint.source_files import Declarations, declarations_of, inside, read_manifests, shared_by
+from actions.blueprint.source_files import (
+    Declarations,
+    declarations_of,
+    inside,
+    read_manifests,
+    require_own_modules,
+    shared_by,
+)
 from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
@@ -213,6 +220,7 @@ def _roots(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
             if isinstance(stage, TerraformStage):
                 try:
                     declared = roots(root)
+                    require_own_modules(blueprint.folder, root)
                 except BlueprintError as error:
                     yield BlueprintProblem(where, error=error)
                 else:

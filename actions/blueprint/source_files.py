@@ -30,7 +30,7 @@ from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_docu
 from actions.blueprint.model import MOST_SHOWN, Blueprint
 from actions.blueprint.parts import known_names
 from actions.blueprint.stages import TerraformStage
-from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
+from actions.terraform.hcl import TerraformBlock, blocks_in, outer_modules, source_of
 
 
 def inside(folder: Path, relative: str) -> Path:
@@ -62,8 +62,8 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     Raises:
         BlueprintError: The file is missing, is not strict YAML, or one of its documents is not an object.
     """
-    path, own = located(folder, relative), folder / relative
-    return parse_manifests(read_input(path, kind=BlueprintError), file=str(own if own.exists() else path))
+    path = _shown(folder, relative)
+    return parse_manifests(read_input(path, kind=BlueprintError), file=str(path))
 
 
 def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> list[Document]:
@@ -118,6 +118,12 @@ def located(folder: Path, relative: str) -> Path:
     return own
 
 
+def _shown(folder: Path, relative: str) -> Path:
+    """Return the same path, in the blueprint's own folder as a person would type it."""
+    path, own = located(folder, relative), folder / relative
+    return own if own.exists() else path
+
+
 def is_shared(relative: str) -> bool:
     """Return whether a path is named as one that several blueprints share."""
     return Path(relative).parts[:1] == (SHARED,)
@@ -160,6 +166,21 @@ def declarations_of(folder: Path, root: str) -> Declarations:
     """
     variables = {name: "default" not in block.attributes for name, block in _blocks_of(folder, root, "variable")}
     return Declarations(variables, frozenset(name for name, _ in _blocks_of(folder, root, "output")))
+
+
+def require_own_modules(folder: Path, root: str) -> None:
+    """Require that the local modules of a root are in it: a run works on copies of roots.
+
+    Raises:
+        BlueprintError: One is not, with the place of its call; or a file cannot be read.
+    """
+    try:
+        outer = list(outer_modules(_shown(folder, root)))
+    except FormatError as error:
+        raise BlueprintError(error.message, hint=error.hint) from error
+    for found in outer:
+        message = f"the module {found.source} is outside of the root {root}, which is copied without it."
+        raise BlueprintError(message, file=str(found.file), line=found.line, hint="Put the module inside the root.")
 
 
 def empty_variables(folder: Path, root: str) -> frozenset[str]:
