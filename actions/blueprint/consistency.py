@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
@@ -26,11 +27,20 @@ from actions.blueprint.source_files import (
     Declarations,
     declarations_of,
     inside,
+    located,
     read_manifests,
     require_own_modules,
     shared_by,
 )
-from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
+from actions.blueprint.stages import (
+    AnyStage,
+    CapacityStage,
+    HelmStage,
+    ImageStage,
+    ManifestsStage,
+    Source,
+    TerraformStage,
+)
 from actions.blueprint.targets import Manifest, find, form_error
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
@@ -43,9 +53,9 @@ Roots = Callable[[str], Declarations]
 
 
 def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
-    """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
+    """Everything that is wrong; reads the manifests and Terraform roots that it names, if all of them can be found."""
     roots = cache(partial(declarations_of, blueprint.folder))
-    checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
+    of_the_text: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
         _form,
         _parameters,
         _derived,
@@ -55,17 +65,45 @@ def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _secrets,
         secret_problems,
         _presets,
-        partial(_targets, roots=roots),
-        partial(_roots, roots=roots),
-        _images,
         _capacities,
         _releases,
         watch_problems,
         naming_problems,
-        _copy,
     )
-    for check in checks:
+    for check in of_the_text:
         yield from check(blueprint)
+    lost = tuple(_paths(blueprint))
+    yield from lost
+    of_the_files = (partial(_targets, roots=roots), partial(_roots, roots=roots), _images, _copy)
+    for check in of_the_files if not lost else ():
+        yield from check(blueprint)
+
+
+def _paths(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    """The files and folders that cannot be found. All else that is said of files would follow from these."""
+    for where, name in _named_paths(blueprint):
+        try:
+            path = located(blueprint.folder, name)
+        except BlueprintError as error:
+            yield BlueprintProblem(where, error.text, error.hint)
+        else:
+            if not os.path.lexists(path):
+                yield BlueprintProblem(where, f"there is no {name}.", "Write it there, or correct its name.")
+
+
+def _named_paths(blueprint: Blueprint) -> Iterator[tuple[Where, str]]:
+    for index, stage in enumerate(blueprint.stages):
+        where = ("stages", index)
+        yield from (((*where, "manifests", position), file) for position, file in enumerate(stage.files))
+        match stage:
+            case TerraformStage(root=root):
+                yield (*where, "root"), root
+            case ImageStage(context=name) if name:
+                yield (*where, "context"), name
+            case HelmStage(values=name) if name:
+                yield (*where, "values"), name
+    for name, preset in blueprint.presets.items():
+        yield from ((("presets", name, "roots", stage), root) for stage, root in preset.roots.items())
 
 
 def _copy(blueprint: Blueprint) -> Iterator[BlueprintProblem]:

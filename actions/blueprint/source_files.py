@@ -251,6 +251,8 @@ CHECKS = "checks"
 
 SECTIONS = ("parameters", "derived", "rules", "holdings", "secrets", "results", CHECKS, "stages", "presets")
 """The keys of a component."""
+_ITEM = {"stages": "stage", CHECKS: "check"}
+"""The sections of a component whose items lists take by name, each with the word for one."""
 _KEYS = f"Its keys: {', '.join(SECTIONS)}."
 _COMPONENT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -270,7 +272,10 @@ def read_blueprint(folder: Path) -> Document:
     stated: list[str] = []
     for index, name in enumerate(_used(own)):
         file = _file(folder, name)
-        path = located(folder, file)
+        try:
+            path = located(folder, file)
+        except BlueprintError as error:
+            raise own.error(BlueprintError, error.text, "uses", index, hint=error.hint) from error
         if not path.is_file():
             hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
             raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
@@ -331,11 +336,24 @@ def _component(path: Path, used_by: str) -> Document:
         if not isinstance(value, list if key == "rules" else dict):
             kind = "list" if key == "rules" else "mapping"
             raise found.error(BlueprintError, _by(f"{key} of a component must be a {kind}.", used_by), key)
+    for section in _ITEM:
+        _require_mappings(found, section, used_by)
     return found
 
 
+def _require_mappings(document: Document, section: str, used_by: str = "") -> None:
+    """Require that a section is a mapping of mappings."""
+    items = document.value.get(section, {})
+    if not isinstance(items, dict):
+        raise document.error(BlueprintError, _by(f"{section} must be a mapping.", used_by), section)
+    for name, item in items.items():
+        if not isinstance(item, dict):
+            message = f"{section}.{name} must be a mapping, not {repr(item)[:60]}."
+            raise document.error(BlueprintError, _by(message, used_by), section, name)
+
+
 def _by(message: str, used_by: str) -> str:
-    return f"{message.removesuffix('.')} (used by {used_by})."
+    return f"{message.removesuffix('.')} (used by {used_by})." if used_by else message
 
 
 class MergedDocument(Document):
@@ -350,7 +368,7 @@ class MergedDocument(Document):
         self._own = own
         self._origins: dict[Path_, tuple[Document, Path_]] = {(): (own, ())}
         """The document, and the path in it, of what stands at a path; what is below it stands below."""
-        self._named: dict[str, dict[str, Any]] = {"stages": {}, CHECKS: {}}
+        self._named: dict[str, dict[str, Any]] = {section: {} for section in _ITEM}
         """The stages and checks that lists take by name."""
         self._used_by: dict[str, str] = {}
         """File and line that name a component, by the component's file."""
@@ -377,12 +395,14 @@ class MergedDocument(Document):
         for key, value in own.items():
             if key == "rules" and isinstance(value, list):
                 self._join(self._own, value)
-            elif key == CHECKS and isinstance(value, dict):
+            elif key == CHECKS:
+                _require_mappings(self._own, key)
                 self._over(self._named[CHECKS], (key,), value, self._own, (key,))
             elif isinstance(value, dict) and isinstance(self.value.setdefault(key, {}), dict):
                 self._over(self.value[key], (key,), value, self._own, (key,))
             else:
                 self.value[key] = deepcopy(value)
+        self.value[CHECKS] = self._named[CHECKS]
         presets, stages = self.value.get("presets"), self.value.get("stages")
         if isinstance(presets, dict):
             self.value["presets"] = {**{name: presets[name] for name in own.get("presets", {})}, **presets}
@@ -432,11 +452,13 @@ class MergedDocument(Document):
         for index, item in enumerate(items):
             own = dict(item) if isinstance(item, dict) else {key: item}
             name = own.pop("uses", own.get(key))
+            if isinstance(item, dict) and not isinstance(item.get("uses", ""), str):
+                message = f"uses is the name of one {_ITEM[section]}, not {repr(name)[:60]}."
+                raise self.error(BlueprintError, message, *at, index, "uses")
             if not isinstance(name, str) or (isinstance(item, dict) and "uses" not in item and name not in known):
                 continue
             if not isinstance(known.get(name), dict):
-                what = "stage" if section == "stages" else "check"
-                message = f"no component that is used has a {what} {name[:60]!r}."
+                message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
                 raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
             place = (*at, index)
             document, source = self._origin(place)
