@@ -29,7 +29,6 @@ from actions.blueprint.source_files import (
     inside,
     located,
     read_manifests,
-    require_own_modules,
     shared_by,
 )
 from actions.blueprint.stages import (
@@ -258,7 +257,6 @@ def _roots(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
             if isinstance(stage, TerraformStage):
                 try:
                     declared = roots(root)
-                    require_own_modules(blueprint.folder, root)
                 except BlueprintError as error:
                     yield BlueprintProblem(where, error=error)
                 else:

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -162,18 +163,17 @@ def declarations_of(folder: Path, root: str) -> Declarations:
     """Return the variables and the outputs that a root declares.
 
     Raises:
-        BlueprintError: The root has no `.tf` file, or one that cannot be read.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read; or it calls a module outside of it,
+            without which it is copied.
     """
-    variables = {name: "default" not in block.attributes for name, block in _blocks_of(folder, root, "variable")}
-    return Declarations(variables, frozenset(name for name, _ in _blocks_of(folder, root, "output")))
+    blocks = _blocks_of(folder, root, "variable", "output", "module")
+    if any(block.text("source").startswith(".") for kind, _, block in blocks if kind == "module"):
+        _require_own_modules(folder, root)
+    variables = {name: "default" not in block.attributes for kind, name, block in blocks if kind == "variable"}
+    return Declarations(variables, frozenset(name for kind, name, _ in blocks if kind == "output"))
 
 
-def require_own_modules(folder: Path, root: str) -> None:
-    """Require that the local modules of a root are in it: a run works on copies of roots.
-
-    Raises:
-        BlueprintError: One is not, with the place of its call; or a file cannot be read.
-    """
+def _require_own_modules(folder: Path, root: str) -> None:
     try:
         outer = list(outer_modules(_shown(folder, root)))
     except FormatError as error:
@@ -190,7 +190,7 @@ def empty_variables(folder: Path, root: str) -> frozenset[str]:
         BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
     found = _blocks_of(folder, root, "variable")
-    return frozenset(name for name, block in found if block.attributes.get("default") == '""')
+    return frozenset(name for _, name, block in found if block.attributes.get("default") == '""')
 
 
 def needs_account(folder: Path, root: str) -> bool:
@@ -223,7 +223,7 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
 
     Source: terraform-aws-modules/terraform-aws-eks issue 2802: "git must be available and on the PATH".
     """
-    sources = (block.text("source") for _, block in _blocks_of(folder, root, "module"))
+    sources = (block.text("source") for _, _, block in _blocks_of(folder, root, "module"))
     return tuple(dict.fromkeys(source for source in sources if _BY_GIT.match(source)))
 
 
@@ -237,12 +237,14 @@ def _source_of(folder: Path, root: str) -> str:
     return text
 
 
-def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, TerraformBlock]]:
-    """Yield the blocks `kind "name"` of a root with their names."""
+def _blocks_of(folder: Path, root: str, *kinds: str) -> list[tuple[str, str, TerraformBlock]]:
+    """Return the blocks `kind "name"` of a root with their kinds and names."""
+    found = []
     for block in blocks_in(_source_of(folder, root)):
         match block.headers:
-            case [(found, name)] if found == kind:
-                yield name, block
+            case [(kind, name)] if kind in kinds:
+                found.append((kind, name, block))
+    return found
 
 
 FILE_NAME = "blueprint.yaml"
@@ -303,7 +305,13 @@ def _file(folder: Path, name: str) -> str:
 
 
 def _read(path: Path) -> Document:
-    document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
+    return _parsed(read_input(path, kind=BlueprintError), str(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes, file: str) -> Document:
+    """Return the document of a file. A listing reads most components for several blueprints; none changes them."""
+    document = load_document(data, file=file, kind=BlueprintError)
     document.require_plain(BlueprintError)
     return document
 

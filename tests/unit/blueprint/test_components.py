@@ -83,6 +83,15 @@ def test_mappings_are_merged_and_what_stands_later_wins(tmp_path: Path) -> None:
     assert blueprint.uses == ("access", "limits")
 
 
+def test_what_a_blueprint_changes_of_a_component_and_what_a_component_becomes_are_read_anew(tmp_path: Path) -> None:
+    folder = a_system(tmp_path)
+    assert load_blueprint(folder).parameters["nodes"].default == 3
+    (folder / "blueprint.yaml").write_text(HEAD + OWN.replace("nodes: {default: 3, help: Mine.}", "{}"))
+    assert load_blueprint(folder).parameters["nodes"].default == 2
+    (tmp_path / "common" / "limits.yaml").write_text(LIMITS.replace("default: 2", "default: 1"))
+    assert load_blueprint(folder).parameters["nodes"].default == 1
+
+
 def test_stages_and_checks_are_taken_by_name_in_the_order_of_the_blueprint(tmp_path: Path) -> None:
     blueprint = load_blueprint(a_system(tmp_path, OWN))
     assert [stage.id for stage in blueprint.stages] == ["access", "look"]
