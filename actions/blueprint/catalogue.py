@@ -27,15 +27,13 @@ from actions.blueprint.model import (
     Results,
     SecretObject,
 )
-from actions.blueprint.parts import BlueprintProblem, Expectation, Name, nearest_name
+from actions.blueprint.parts import BlueprintProblem, Expectation, Name, Where, nearest_name
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
 
 T = TypeVar("T")
-
-Where = tuple[str | int, ...]
 
 _KEYS = (*(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder"), CHECKS)
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")

@@ -275,14 +275,14 @@ def read_blueprint(folder: Path) -> Document:
     for index, name in enumerate(_used(own)):
         file = _file(folder, name)
         try:
-            path = located(folder, file)
+            path = _shown(folder, file)
         except BlueprintError as error:
             raise own.error(BlueprintError, error.text, "uses", index, hint=error.hint) from error
         if not path.is_file():
             hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
             raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
         used_by = f"{own.file}:{own.position('uses', index)[0]}"
-        component = _component(folder / file if (folder / file).is_file() else path, used_by)
+        component = _component(path, used_by)
         merged.add(component, used_by)
         stated += () if is_shared(file) else component.value.get("parameters", ())
     stated_here = own.value.get("parameters")
