@@ -41,20 +41,17 @@ def inside(folder: Path, relative: str) -> Path:
         BlueprintError: It is absolute, leads out of `folder` (also by a symbolic link), or is an address.
     """
     base = os.path.realpath(folder)
-    named = os.path.normpath(os.path.join(base, relative))
-    path = os.path.realpath(os.path.join(base, relative))
-    if not relative or os.path.isabs(relative) or "://" in relative or not _is_in(path, base):
-        is_link = _is_in(named, base) and not os.path.isabs(relative)
+    named = os.path.join(base, relative)
+    path = Path(os.path.realpath(named))
+    is_plain = relative and not os.path.isabs(relative) and "://" not in relative
+    if not is_plain or not path.is_relative_to(base):
+        is_link = is_plain and Path(os.path.normpath(named)).is_relative_to(base)
         raise BlueprintError(
             f"{relative!r} is not a path inside the blueprint's folder.",
             file=str(folder),
             hint="A symbolic link leads out: copy the file." if is_link else "Name a file by its path in that folder.",
         )
-    return Path(path)
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return path
 
 
 def read_manifests(folder: Path, relative: str) -> list[Document]:

@@ -83,10 +83,10 @@ def outer_modules(root: Path) -> Iterator[OuterModule]:
             if not source.startswith(("./", "../")) or called in seen:
                 continue
             seen.add(called)
-            if os.path.commonpath((top, called)) == top:
-                left.append(called)
-            else:
+            if Path(os.path.relpath(called, top)).parts[:1] == ("..",):
                 yield OuterModule(*_place_of(Path(folder), source), source)
+            else:
+                left.append(called)
 
 
 def _place_of(folder: Path, source: str) -> tuple[Path, int]:

@@ -91,7 +91,9 @@ def test_modules_and_backends_on_one_line(tmp_path: Path) -> None:
     assert git_modules(tmp_path.parent, tmp_path.name) == ("git::https://x.test/y",)
 
 
-def test_local_modules_outside_of_a_root_are_found_also_from_those_inside(tmp_path: Path) -> None:
+def test_local_modules_outside_of_a_root_are_found_also_from_those_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "root"
     files = {
         "main.tf": '# tags\nmodule "a" {\n  source = "./inner"\n}\nmodule "b" { source = "../root-2" }\n',
@@ -104,6 +106,8 @@ def test_local_modules_outside_of_a_root_are_found_also_from_those_inside(tmp_pa
         (root / name).write_text(text)
     found = [(each.file.relative_to(root), each.line, each.source) for each in outer_modules(root)]
     assert found == [(Path("main.tf"), 5, "../root-2"), (Path("inner/main.tf"), 5, "../../tags")]
+    monkeypatch.chdir(root)
+    assert [(each.file, each.line, each.source) for each in outer_modules(Path())] == found
 
 
 @pytest.mark.parametrize(
