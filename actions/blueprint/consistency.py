@@ -87,7 +87,9 @@ def _paths(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             yield BlueprintProblem(where, error.text, error.hint)
         else:
             if not os.path.lexists(path):
-                yield BlueprintProblem(where, f"there is no {name}.", "Write it there, or correct its name.")
+                yield BlueprintProblem(
+                    where, f"there is no {blueprint.folder / name}.", "Write it, or correct its name."
+                )
 
 
 def _named_paths(blueprint: Blueprint) -> Iterator[tuple[Where, str]]:

@@ -44,7 +44,7 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
         ("expect: 1m..2m", "expect: 2m..1m", "longer end first", "expect: 2m..1m"),
         ("expect: 1m..2m", "expect: soon", "35m..45m", "expect: soon"),
         ("kind: job\n", "kind: jobs\n", "'jobs'", "kind: jobs"),
-        ("root: root", "root: nowhere", "there is no nowhere", "root: nowhere"),
+        ("root: root", "root: nowhere", "/nowhere. Write it, or", "root: nowhere"),
         ("root: root", "root: ../..", "not a path inside", "root: ../.."),
         ("path: spec.parallelism", "path: spec.paralelism", "matches nothing", "{file"),
         ('arg: "--workers="', 'arg: "--w"', "", ""),
