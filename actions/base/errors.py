@@ -63,6 +63,7 @@ class InputError(ConsoleError):
         if file and line:
             where = f"{file}:{line}:{column}" if column else f"{file}:{line}"
         super().__init__(f"{where}: {message}" if where else message, hint=hint)
+        self.text = message
         self.file = file
         self.line = line
         self.column = column

@@ -13,6 +13,7 @@ from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document
+from actions.blueprint.checks import AnyCheck
 from actions.blueprint.consistency import blueprint_problems
 from actions.blueprint.model import (
     SCHEMA,
@@ -26,8 +27,7 @@ from actions.blueprint.model import (
     Results,
     SecretObject,
 )
-from actions.blueprint.parts import Expectation, Name
-from actions.blueprint.problem import BlueprintProblem, nearest_name
+from actions.blueprint.parts import BlueprintProblem, Expectation, Name, Where, nearest_name
 from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
@@ -35,10 +35,9 @@ from actions.blueprint.stages import AnyStage
 
 T = TypeVar("T")
 
-Where = tuple[str | int, ...]
-
 _KEYS = (*(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder"), CHECKS)
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
+_MISSING = "Object missing required field"
 _PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\[\.\.\.\]")
 _BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -105,7 +104,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
     if _BLUEPRINT_ID.fullmatch(value["id"]) is None:
         message = f"{value['id']!r} is not an id."
         raise document.error(BlueprintError, message, "id", hint="Use lower case, digits and -.")
-    return Blueprint(
+    blueprint = Blueprint(
         schema="eksml/v1",
         id=value["id"],
         title=value["title"],
@@ -123,6 +122,9 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         presets=_section(document, "presets", Preset),
         folder=folder,
     )
+    for title, check in value[CHECKS].items():  # also those that no stage takes; a stage may add what one lacks
+        _convert(document, {"title": title, **check}, AnyCheck, (CHECKS, title), is_whole=False)
+    return blueprint
 
 
 def _check_keys(document: Document) -> None:
@@ -156,11 +158,13 @@ def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:
     return tuple(_convert(document, item, kind, (key, index)) for index, item in enumerate(value))
 
 
-def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
+def _convert(document: Document, value: Any, kind: Any, where: Where, *, is_whole: bool = True) -> Any:
     try:
         return convert(value, kind, dec_hook=_decoded)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
+        if not is_whole and text.startswith(_MISSING):
+            return None
         found = (*where, *_steps_of(path.rstrip("`"), value))
         steps = found[len(where) :]
         unknown = _UNKNOWN_KEY.search(text)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
+from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import MOST_SHOWN, Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
-from actions.blueprint.parts import FieldTarget
-from actions.blueprint.problem import BlueprintProblem, Where, known_names, nearest_name
+from actions.blueprint.parts import BlueprintProblem, FieldTarget, Where, known_names, nearest_name
 from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
@@ -22,8 +23,23 @@ from actions.blueprint.references import (
     unknown_references,
     watch_problems,
 )
-from actions.blueprint.source_files import Declarations, declarations_of, inside, read_manifests
-from actions.blueprint.stages import AnyStage, CapacityStage, ImageStage, ManifestsStage, Source, TerraformStage
+from actions.blueprint.source_files import (
+    Declarations,
+    declarations_of,
+    inside,
+    located,
+    read_manifests,
+    shared_by,
+)
+from actions.blueprint.stages import (
+    AnyStage,
+    CapacityStage,
+    HelmStage,
+    ImageStage,
+    ManifestsStage,
+    Source,
+    TerraformStage,
+)
 from actions.blueprint.targets import Manifest, find, form_error
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
@@ -36,9 +52,9 @@ Roots = Callable[[str], Declarations]
 
 
 def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
-    """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
+    """Everything that is wrong; reads the manifests and Terraform roots that it names, if all of them can be found."""
     roots = cache(partial(declarations_of, blueprint.folder))
-    checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
+    of_the_text: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
         _form,
         _parameters,
         _derived,
@@ -48,16 +64,54 @@ def blueprint_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         _secrets,
         secret_problems,
         _presets,
-        partial(_targets, roots=roots),
-        partial(_roots, roots=roots),
-        _images,
         _capacities,
         _releases,
         watch_problems,
         naming_problems,
     )
-    for check in checks:
+    for check in of_the_text:
         yield from check(blueprint)
+    lost = tuple(_paths(blueprint))
+    yield from lost
+    of_the_files = (partial(_targets, roots=roots), partial(_roots, roots=roots), _images, _copy)
+    for check in of_the_files if not lost else ():
+        yield from check(blueprint)
+
+
+def _paths(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    """The files and folders that cannot be found. All else that is said of files would follow from these."""
+    for where, name in _named_paths(blueprint):
+        try:
+            path = located(blueprint.folder, name)
+        except BlueprintError as error:
+            yield BlueprintProblem(where, error.text, error.hint)
+        else:
+            if not os.path.lexists(path):
+                yield BlueprintProblem(
+                    where, f"there is no {blueprint.folder / name}.", "Write it, or correct its name."
+                )
+
+
+def _named_paths(blueprint: Blueprint) -> Iterator[tuple[Where, str]]:
+    for index, stage in enumerate(blueprint.stages):
+        where = ("stages", index)
+        yield from (((*where, "manifests", position), file) for position, file in enumerate(stage.files))
+        match stage:
+            case TerraformStage(root=root):
+                yield (*where, "root"), root
+            case ImageStage(context=name) if name:
+                yield (*where, "context"), name
+            case HelmStage(values=name) if name:
+                yield (*where, "values"), name
+    for name, preset in blueprint.presets.items():
+        yield from ((("presets", name, "roots", stage), root) for stage, root in preset.roots.items())
+
+
+def _copy(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
+    try:
+        copied_files(blueprint.folder, shared_by(blueprint))
+    except BlueprintError as error:
+        yield BlueprintProblem((), error=error)
 
 
 def _form(blueprint: Blueprint) -> Iterator[BlueprintProblem]:

@@ -1,11 +1,15 @@
-"""The small parts that parameters, stages and presets of a blueprint share: amounts, targets, object names."""
+"""The small parts that parameters, stages and presets of a blueprint share, such as targets; and a problem of one."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
+
+from actions.base.errors import BlueprintError
 
 Scalar = bool | int | float | str
 """The value of a parameter. A secret is a text: a reference such as `env:NGC_API_KEY`, never the secret itself."""
@@ -122,3 +126,29 @@ class ObjectName(Part, frozen=True, kw_only=True):
     name: str
     namespace: str = ""
     """Empty: cluster scope, or the run's namespace for namespaced kinds."""
+
+
+Where = tuple[str | int, ...]
+
+
+class BlueprintProblem(msgspec.Struct, frozen=True):
+    """A mistake, a sentence for the operator, and its place."""
+
+    where: Where
+    """Path in the blueprint with its components."""
+    message: str = ""
+    hint: str = ""
+    error: BlueprintError | None = None
+    """Instead of a message: an error of another file, with its own position."""
+
+
+def known_names(names: Collection[str]) -> str:
+    """A hint that lists the names; empty if there are none."""
+    return f"Known: {', '.join(sorted(names))}." if names else ""
+
+
+def nearest_name(name: str, known: Collection[str], heading: str = "Known keys") -> str:
+    """A hint with the known name that is most like `name`, or with all of them."""
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"Did you mean {close[0]!r}?"
+    return f"{heading}: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."

@@ -28,8 +28,15 @@ from actions.blueprint.checks import (
 )
 from actions.blueprint.model import Blueprint, Derived, ExportDestination, Holding, Operand, ParameterType
 from actions.blueprint.parameters import read_value
-from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, ObjectName, ParameterCondition
-from actions.blueprint.problem import BlueprintProblem, Where, known_names
+from actions.blueprint.parts import (
+    OUTPUT_REFERENCE,
+    REFERENCE,
+    BlueprintProblem,
+    ObjectName,
+    ParameterCondition,
+    Where,
+    known_names,
+)
 from actions.blueprint.stages import (
     AnyStage,
     CapacityStage,

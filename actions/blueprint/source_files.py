@@ -15,9 +15,11 @@ Source: GitLab's `include` merges in the same way; Kustomize calls such a piece 
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,9 +29,9 @@ from actions.base.errors import BlueprintError, FormatError, InputError
 from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
 from actions.blueprint.model import MOST_SHOWN, Blueprint
-from actions.blueprint.problem import known_names
+from actions.blueprint.parts import known_names
 from actions.blueprint.stages import TerraformStage
-from actions.terraform.hcl import TerraformBlock, blocks_in, source_of
+from actions.terraform.hcl import TerraformBlock, blocks_in, outer_modules, source_of
 
 
 def inside(folder: Path, relative: str) -> Path:
@@ -38,10 +40,17 @@ def inside(folder: Path, relative: str) -> Path:
     Raises:
         BlueprintError: It is absolute, leads out of `folder` (also by a symbolic link), or is an address.
     """
-    base = folder.resolve()
-    path = (base / relative).resolve()
-    if not relative or Path(relative).is_absolute() or "://" in relative or not path.is_relative_to(base):
-        raise BlueprintError(f"{relative!r} is not a path inside the blueprint's folder.", file=str(folder))
+    base = os.path.realpath(folder)
+    named = os.path.join(base, relative)
+    path = Path(os.path.realpath(named))
+    is_plain = relative and not os.path.isabs(relative) and "://" not in relative
+    if not is_plain or not path.is_relative_to(base):
+        is_link = is_plain and Path(os.path.normpath(named)).is_relative_to(base)
+        raise BlueprintError(
+            f"{relative!r} is not a path inside the blueprint's folder.",
+            file=str(folder),
+            hint="A symbolic link leads out: copy the file." if is_link else "Name a file by its path in that folder.",
+        )
     return path
 
 
@@ -51,8 +60,8 @@ def read_manifests(folder: Path, relative: str) -> list[Document]:
     Raises:
         BlueprintError: The file is missing, is not strict YAML, or one of its documents is not an object.
     """
-    path, own = located(folder, relative), folder / relative
-    return parse_manifests(read_input(path, kind=BlueprintError), file=str(own if own.exists() else path))
+    path = _shown(folder, relative)
+    return parse_manifests(read_input(path, kind=BlueprintError), file=str(path))
 
 
 def parse_manifests(data: bytes, *, file: str, limit_bytes: int = MAX_BYTES) -> list[Document]:
@@ -100,11 +109,17 @@ def located(folder: Path, relative: str) -> Path:
         BlueprintError: The path leaves those folders.
     """
     own = inside(folder, relative)
-    if is_shared(relative) and not own.exists():
+    if is_shared(relative) and not os.path.exists(own):
         for library in (folder.absolute().parent, shipped_blueprints()):
-            if (library / relative).exists():
+            if os.path.exists(library / relative):
                 return inside(library, relative)
     return own
+
+
+def _shown(folder: Path, relative: str) -> Path:
+    """Return the same path, in the blueprint's own folder as a person would type it."""
+    path, own = located(folder, relative), folder / relative
+    return own if own.exists() else path
 
 
 def is_shared(relative: str) -> bool:
@@ -145,10 +160,24 @@ def declarations_of(folder: Path, root: str) -> Declarations:
     """Return the variables and the outputs that a root declares.
 
     Raises:
-        BlueprintError: The root has no `.tf` file, or one that cannot be read.
+        BlueprintError: The root has no `.tf` file, or one that cannot be read; or it calls a module outside of it,
+            without which it is copied.
     """
-    variables = {name: "default" not in block.attributes for name, block in _blocks_of(folder, root, "variable")}
-    return Declarations(variables, frozenset(name for name, _ in _blocks_of(folder, root, "output")))
+    blocks = _blocks_of(folder, root, "variable", "output", "module")
+    if any(block.text("source").startswith(".") for kind, _, block in blocks if kind == "module"):
+        _require_own_modules(folder, root)
+    variables = {name: "default" not in block.attributes for kind, name, block in blocks if kind == "variable"}
+    return Declarations(variables, frozenset(name for kind, name, _ in blocks if kind == "output"))
+
+
+def _require_own_modules(folder: Path, root: str) -> None:
+    try:
+        outer = list(outer_modules(_shown(folder, root)))
+    except FormatError as error:
+        raise BlueprintError(error.message, hint=error.hint) from error
+    for found in outer:
+        message = f"the module {found.source} is outside of the root {root}, which is copied without it."
+        raise BlueprintError(message, file=str(found.file), line=found.line, hint="Put the module inside the root.")
 
 
 def empty_variables(folder: Path, root: str) -> frozenset[str]:
@@ -158,7 +187,7 @@ def empty_variables(folder: Path, root: str) -> frozenset[str]:
         BlueprintError: The root has no `.tf` file, or one that cannot be read.
     """
     found = _blocks_of(folder, root, "variable")
-    return frozenset(name for name, block in found if block.attributes.get("default") == '""')
+    return frozenset(name for _, name, block in found if block.attributes.get("default") == '""')
 
 
 def needs_account(folder: Path, root: str) -> bool:
@@ -191,7 +220,7 @@ def git_modules(folder: Path, root: str) -> tuple[str, ...]:
 
     Source: terraform-aws-modules/terraform-aws-eks issue 2802: "git must be available and on the PATH".
     """
-    sources = (block.text("source") for _, block in _blocks_of(folder, root, "module"))
+    sources = (block.text("source") for _, _, block in _blocks_of(folder, root, "module"))
     return tuple(dict.fromkeys(source for source in sources if _BY_GIT.match(source)))
 
 
@@ -205,12 +234,14 @@ def _source_of(folder: Path, root: str) -> str:
     return text
 
 
-def _blocks_of(folder: Path, root: str, kind: str) -> Iterator[tuple[str, TerraformBlock]]:
-    """Yield the blocks `kind "name"` of a root with their names."""
+def _blocks_of(folder: Path, root: str, *kinds: str) -> list[tuple[str, str, TerraformBlock]]:
+    """Return the blocks `kind "name"` of a root with their kinds and names."""
+    found = []
     for block in blocks_in(_source_of(folder, root)):
         match block.headers:
-            case [(found, name)] if found == kind:
-                yield name, block
+            case [(kind, name)] if kind in kinds:
+                found.append((kind, name, block))
+    return found
 
 
 FILE_NAME = "blueprint.yaml"
@@ -219,6 +250,8 @@ CHECKS = "checks"
 
 SECTIONS = ("parameters", "derived", "rules", "holdings", "secrets", "results", CHECKS, "stages", "presets")
 """The keys of a component."""
+_ITEM = {"stages": "stage", CHECKS: "check"}
+"""The sections of a component whose items lists take by name, each with the word for one."""
 _KEYS = f"Its keys: {', '.join(SECTIONS)}."
 _COMPONENT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -238,12 +271,15 @@ def read_blueprint(folder: Path) -> Document:
     stated: list[str] = []
     for index, name in enumerate(_used(own)):
         file = _file(folder, name)
-        path = located(folder, file)
+        try:
+            path = _shown(folder, file)
+        except BlueprintError as error:
+            raise own.error(BlueprintError, error.text, "uses", index, hint=error.hint) from error
         if not path.is_file():
             hint = f"Write {name}.yaml beside {FILE_NAME}, or into a folder {SHARED} beside the blueprint's."
             raise own.error(BlueprintError, f"there is no component {name!r}.", "uses", index, hint=hint)
         used_by = f"{own.file}:{own.position('uses', index)[0]}"
-        component = _component(folder / file if (folder / file).is_file() else path, used_by)
+        component = _component(path, used_by)
         merged.add(component, used_by)
         stated += () if is_shared(file) else component.value.get("parameters", ())
     stated_here = own.value.get("parameters")
@@ -266,7 +302,13 @@ def _file(folder: Path, name: str) -> str:
 
 
 def _read(path: Path) -> Document:
-    document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
+    return _parsed(read_input(path, kind=BlueprintError), str(path))
+
+
+@lru_cache(maxsize=64)
+def _parsed(data: bytes, file: str) -> Document:
+    """Return the document of a file. A listing reads most components for several blueprints; none changes them."""
+    document = load_document(data, file=file, kind=BlueprintError)
     document.require_plain(BlueprintError)
     return document
 
@@ -288,9 +330,8 @@ def _component(path: Path, used_by: str) -> Document:
     try:
         found = _read(path)
     except BlueprintError as error:
-        text = error.message.removeprefix(error.file).partition(": ")[2]
         raise BlueprintError(
-            _by(text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
+            _by(error.text, used_by), file=error.file, line=error.line, column=error.column, hint=error.hint
         ) from error
     if not isinstance(found.value, dict):
         raise found.error(BlueprintError, _by("a component is a mapping.", used_by), hint=_KEYS)
@@ -300,11 +341,24 @@ def _component(path: Path, used_by: str) -> Document:
         if not isinstance(value, list if key == "rules" else dict):
             kind = "list" if key == "rules" else "mapping"
             raise found.error(BlueprintError, _by(f"{key} of a component must be a {kind}.", used_by), key)
+    for section in _ITEM:
+        _require_mappings(found, section, used_by)
     return found
 
 
+def _require_mappings(document: Document, section: str, used_by: str = "") -> None:
+    """Require that a section is a mapping of mappings."""
+    items = document.value.get(section, {})
+    if not isinstance(items, dict):
+        raise document.error(BlueprintError, _by(f"{section} must be a mapping.", used_by), section)
+    for name, item in items.items():
+        if not isinstance(item, dict):
+            message = f"{section}.{name} must be a mapping, not {repr(item)[:60]}."
+            raise document.error(BlueprintError, _by(message, used_by), section, name)
+
+
 def _by(message: str, used_by: str) -> str:
-    return f"{message.removesuffix('.')} (used by {used_by})."
+    return f"{message.removesuffix('.')} (used by {used_by})." if used_by else message
 
 
 class MergedDocument(Document):
@@ -319,7 +373,7 @@ class MergedDocument(Document):
         self._own = own
         self._origins: dict[Path_, tuple[Document, Path_]] = {(): (own, ())}
         """The document, and the path in it, of what stands at a path; what is below it stands below."""
-        self._named: dict[str, dict[str, Any]] = {"stages": {}, CHECKS: {}}
+        self._named: dict[str, dict[str, Any]] = {section: {} for section in _ITEM}
         """The stages and checks that lists take by name."""
         self._used_by: dict[str, str] = {}
         """File and line that name a component, by the component's file."""
@@ -346,12 +400,14 @@ class MergedDocument(Document):
         for key, value in own.items():
             if key == "rules" and isinstance(value, list):
                 self._join(self._own, value)
-            elif key == CHECKS and isinstance(value, dict):
+            elif key == CHECKS:
+                _require_mappings(self._own, key)
                 self._over(self._named[CHECKS], (key,), value, self._own, (key,))
             elif isinstance(value, dict) and isinstance(self.value.setdefault(key, {}), dict):
                 self._over(self.value[key], (key,), value, self._own, (key,))
             else:
                 self.value[key] = deepcopy(value)
+        self.value[CHECKS] = self._named[CHECKS]
         presets, stages = self.value.get("presets"), self.value.get("stages")
         if isinstance(presets, dict):
             self.value["presets"] = {**{name: presets[name] for name in own.get("presets", {})}, **presets}
@@ -401,11 +457,13 @@ class MergedDocument(Document):
         for index, item in enumerate(items):
             own = dict(item) if isinstance(item, dict) else {key: item}
             name = own.pop("uses", own.get(key))
+            if isinstance(item, dict) and not isinstance(item.get("uses", ""), str):
+                message = f"uses is the name of one {_ITEM[section]}, not {repr(name)[:60]}."
+                raise self.error(BlueprintError, message, *at, index, "uses")
             if not isinstance(name, str) or (isinstance(item, dict) and "uses" not in item and name not in known):
                 continue
             if not isinstance(known.get(name), dict):
-                what = "stage" if section == "stages" else "check"
-                message = f"no component that is used has a {what} {name[:60]!r}."
+                message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
                 raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
             place = (*at, index)
             document, source = self._origin(place)

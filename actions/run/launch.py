@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import MappingProxyType
@@ -18,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.errors import BlueprintError, ConfigError, ConflictError, MissingError, RefusedError
 from actions.base.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -32,7 +33,8 @@ from actions.base.own_images import registry_variable
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
-from actions.blueprint.catalogue import require_access
+from actions.blueprint.catalogue import load_blueprint, require_access
+from actions.blueprint.copied_files import copied_files
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
@@ -77,7 +79,6 @@ from actions.terraform.version import version_now
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
-_MAX_BLUEPRINT_BYTES = 16 << 20
 _LOCK = ".launching"
 _LOCK_SECONDS = 10.0
 """A folder is made in less than a second."""
@@ -100,6 +101,7 @@ def create_folder(
     shared: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
     base: Path | None = None,
+    require_copy: Callable[[Path], object] = lambda _: None,
 ) -> Path:
     """Create the folder of a run: a copy of its blueprint, its operators' releases, its environment, its journal.
 
@@ -112,9 +114,11 @@ def create_folder(
         shared: What the blueprint uses from outside of its folder, files and folders, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
         base: The folder of all runs, if not the usual one.
+        require_copy: Called with the folder of the blueprint's copy before there is a run; its errors pass.
 
     Raises:
-        ConfigError: The blueprint cannot be copied, or the folder cannot be created.
+        BlueprintError: The blueprint cannot be copied.
+        ConfigError: The folder cannot be created.
         JournalError: The folder lies on a network file system.
     """
     refuse_if_readonly(f"the launch of {created.blueprint_id}")
@@ -124,14 +128,12 @@ def create_folder(
     final = runs / created.run_id
     if final.exists():
         raise ConfigError(f"There is already a run {created.run_id}.")
+    files = copied_files(source, shared)
     numbered = replace(created, number=take_number(runs, created.run_id, lambda: _numbers_in(runs)))
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
     try:
-        copy = blueprint_path(scratch)
-        _copy(source, copy)
-        for place, path in shared.items():
-            if not (copy / place).exists():
-                _copy(path, copy / place)
+        _copy(files, blueprint_path(scratch))
+        require_copy(blueprint_path(scratch))
         if supplies is not None:
             _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
@@ -167,43 +169,33 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return endpoints | kept
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a folder, or one file, whatever its own name is."""
-    if source.is_file():
-        _copy_files({target: source}, source.parent)
-        return
-    files = {}
-    for path in sorted(source.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            files[target / path.relative_to(source)] = path
-        elif path.is_symlink() and path.is_dir() and ".terraform" not in path.parts:  # whose providers are links
-            raise ConfigError(f"{path} links to a folder.", hint="Copy the folder to where the link is.")
-    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-    _copy_files(files, source)
-
-
-def _copy_files(files: Mapping[Path, Path], source: Path) -> None:
-    """Copy files, which are in the folder `source`, to the paths that are their keys."""
-    top = source.resolve()
-    for path in files.values():
-        if not path.resolve().is_relative_to(top):
-            raise ConfigError(
-                f"{path} links to a file outside its blueprint's folder.", hint="Copy the file into the folder."
-            )
-    size = sum(path.stat().st_size for path in files.values())
-    if size > _MAX_BLUEPRINT_BYTES:
-        raise ConfigError(
-            f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.",
-            hint="Move data and .terraform folders out of it.",
-        )
-    for copy, path in files.items():
+def _copy(files: Mapping[Path, Path], target: Path) -> None:
+    """Copy files into a folder, to the paths that are their keys."""
+    for place, path in files.items():
+        copy = target / place
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         try:
             write_private(copy, read_file(path))
         except OSError as error:
             raise ConfigError(
-                f"{copy} cannot be written: {error.strerror}.", hint="Free some space there, or check its rights."
+                f"{path} cannot be copied to {copy}: {error.strerror}.",
+                hint="Free some space there, or check its rights.",
             ) from error
+
+
+def _require_same(blueprint: Blueprint, copy: Path) -> None:
+    """Require that the blueprint in `copy` is the one that was read, whose values and plan a person has seen.
+
+    Raises:
+        ConflictError: It is another one, or none.
+    """
+    why = "it is not the one that was read"
+    try:
+        if replace(load_blueprint(copy), folder=blueprint.folder) == blueprint:
+            return
+    except BlueprintError as error:
+        why = error.text.rstrip(".")
+    raise ConflictError(f"{blueprint.folder} has changed while it was copied: {why}.", hint="Launch again.")
 
 
 def _copy_supplies(supplies: Supplies, folder: Path) -> None:
@@ -330,19 +322,18 @@ def create_run(
         blueprint: As it was loaded; its folder is copied into the run.
         binding: The values of its parameters.
         target: The operator's present cluster. A run that makes its own gets it from EKS, and never touches this one.
-        environment: See `create_folder`.
-        clock: Stamps the journal.
+        environment, clock: See `create_folder`.
         auto_approve: Carry out plans without a request to approve them.
         account: Of the credentials; `None` for that of its first contact with AWS.
         limits: At which it parks or tears itself down; none if not given.
         base: The folder of all runs, if not the usual one.
         store_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
-            tried: a run whose store cannot be written is not created. That blocks for some seconds at most.
+            tried, which blocks for some seconds at most: a run whose store cannot be written is not created.
         require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
         UsageError, AccessError, UnreachableError, RefusedError: `store_url` is not a store, or cannot be written.
-        BlueprintError: A stage works in the cluster without a kubeconfig stage before it.
+        BlueprintError, ConflictError: It has no kubeconfig stage before one that works in the cluster, or has changed.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
         MissingError: An operator's release is: `mirror.fetch_missing` brings it.
@@ -369,6 +360,7 @@ def create_run(
             environment={**environment, **found_by},
             clock=clock,
             base=base,
+            require_copy=partial(_require_same, blueprint),
         )
 
 

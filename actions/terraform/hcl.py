@@ -9,6 +9,7 @@ Source: hashicorp/hcl, `hclsyntax/spec.md`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -56,6 +57,46 @@ def source_of(root: Path) -> str:
         texts.append(data.decode(errors="replace") + "\n")
         left -= len(data)
     return "".join(texts)
+
+
+class OuterModule(msgspec.Struct, frozen=True):
+    """A call of a local module that is not in the folder of its root."""
+
+    file: Path
+    line: int
+    source: str
+
+
+def outer_modules(root: Path) -> Iterator[OuterModule]:
+    """Yield the calls of local modules that lead out of a root, also those of the modules in it.
+
+    Raises:
+        FormatError: A file cannot be read, or they are too large.
+    """
+    top = os.path.normpath(root)
+    seen, left = {top}, [top]
+    while left:
+        folder = left.pop()
+        for block in blocks_in(source_of(Path(folder))):
+            source = block.text("source") if len(block.headers) == 1 and block.headers[0][:1] == ("module",) else ""
+            called = os.path.normpath(os.path.join(folder, source))
+            if not source.startswith(("./", "../")) or called in seen:
+                continue
+            seen.add(called)
+            if Path(os.path.relpath(called, top)).parts[:1] == ("..",):
+                yield OuterModule(*_place_of(Path(folder), source), source)
+            else:
+                left.append(called)
+
+
+def _place_of(folder: Path, source: str) -> tuple[Path, int]:
+    """Return the file and the line of a module's source."""
+    written = re.compile(rf'\bsource\s*=\s*"{re.escape(source)}"')
+    for path in sorted(folder.glob("*.tf")):
+        text = read_file(path, _MOST_BYTES).decode(errors="replace")
+        if found := written.search(text):
+            return path, text.count("\n", 0, found.start()) + 1
+    return folder, 0
 
 
 _TOKEN = re.compile(

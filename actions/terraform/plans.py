@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,14 +29,32 @@ class ResourceChange(msgspec.Struct, frozen=True):
 
 
 class PlanSummary(msgspec.Struct, frozen=True):
-    """The summary of a saved plan, as it is shown for approval."""
+    """The summary of a saved plan, as it is shown for approval.
 
-    add: int
-    change: int
-    destroy: int
+    It is counted as Terraform does: a replacement is one to add and one to destroy.
+    """
+
     resources: tuple[ResourceChange, ...]
     plan_hash: str
     """Hash of the plan's changes, values included; equal for equal plans. An approval is bound to it."""
+
+    @property
+    def add(self) -> int:
+        """The number of resources to make."""
+        return self._count("create", "replace")
+
+    @property
+    def change(self) -> int:
+        """The number of resources to change in place."""
+        return self._count("update")
+
+    @property
+    def destroy(self) -> int:
+        """The number of resources to destroy."""
+        return self._count("delete", "replace")
+
+    def _count(self, *actions: str) -> int:
+        return sum(resource.action in actions for resource in self.resources)
 
     @property
     def is_empty(self) -> bool:
@@ -83,7 +101,6 @@ class _PlannedResource(msgspec.Struct):
 class _Plan(msgspec.Struct):
     resource_changes: list[_PlannedResource] = []
     output_changes: dict[str, _Change] = {}
-    errored: bool = False
 
 
 def read_plan(shown: bytes) -> PlanSummary:
@@ -106,18 +123,7 @@ def read_plan(shown: bytes) -> PlanSummary:
     ]
     outputs = {name: [item.actions, item.after] for name, item in plan.output_changes.items()}
     data = msgspec.json.encode([canonical, outputs], order="deterministic")
-    return summary_of(effective, plan_hash=hashlib.sha256(data).hexdigest())
-
-
-def summary_of(changes: Sequence[ResourceChange], *, plan_hash: str) -> PlanSummary:
-    """Count changes as Terraform does: a replacement is one to add and one to destroy."""
-    return PlanSummary(
-        add=sum(change.action in ("create", "replace") for change in changes),
-        change=sum(change.action == "update" for change in changes),
-        destroy=sum(change.action in ("delete", "replace") for change in changes),
-        resources=tuple(changes),
-        plan_hash=plan_hash,
-    )
+    return PlanSummary(effective, hashlib.sha256(data).hexdigest())
 
 
 def _change_of(resource: _PlannedResource) -> ResourceChange:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -35,7 +36,7 @@ stages:
     checks: [version, {title: nodes, at_least: "${nodes}"}, {check: version, title: mine, minimum: "1.30"}]
 presets:
   short: {title: Short, set: {nodes: 1}}
-  long: {set: {nodes: 8}}
+  long: {set: {nodes: 4}}
 """
 ACCESS = """\
 checks:
@@ -75,15 +76,24 @@ def the_checks(blueprint: Blueprint) -> list[tuple[str, object]]:
 
 
 def test_mappings_are_merged_and_what_stands_later_wins(tmp_path: Path) -> None:
-    blueprint = load_blueprint(a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4")))
+    blueprint = load_blueprint(a_system(tmp_path, OWN))
     nodes = blueprint.parameters["nodes"]
     assert (nodes.title, nodes.default, nodes.maximum, nodes.help) == ("Nodes", 3, 4, "Mine.")
     assert [rule.message for rule in blueprint.rules] == ["Too many."]
     assert blueprint.uses == ("access", "limits")
 
 
+def test_what_a_blueprint_changes_of_a_component_and_what_a_component_becomes_are_read_anew(tmp_path: Path) -> None:
+    folder = a_system(tmp_path)
+    assert load_blueprint(folder).parameters["nodes"].default == 3
+    (folder / "blueprint.yaml").write_text(HEAD + OWN.replace("nodes: {default: 3, help: Mine.}", "{}"))
+    assert load_blueprint(folder).parameters["nodes"].default == 2
+    (tmp_path / "common" / "limits.yaml").write_text(LIMITS.replace("default: 2", "default: 1"))
+    assert load_blueprint(folder).parameters["nodes"].default == 1
+
+
 def test_stages_and_checks_are_taken_by_name_in_the_order_of_the_blueprint(tmp_path: Path) -> None:
-    blueprint = load_blueprint(a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4")))
+    blueprint = load_blueprint(a_system(tmp_path, OWN))
     assert [stage.id for stage in blueprint.stages] == ["access", "look"]
     assert isinstance(blueprint.stage("access"), KubeconfigStage)
     assert (blueprint.stage("look").title, blueprint.stage("look").needs) == ("My look", ("access",))
@@ -91,7 +101,7 @@ def test_stages_and_checks_are_taken_by_name_in_the_order_of_the_blueprint(tmp_p
 
 
 def test_a_preset_of_a_component_says_nothing_of_stages_that_are_not_taken(tmp_path: Path) -> None:
-    blueprint = load_blueprint(a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4")))
+    blueprint = load_blueprint(a_system(tmp_path, OWN))
     assert list(blueprint.presets) == ["short", "long"]
     assert list(blueprint.presets["long"].expect) == ["access"]
 
@@ -100,7 +110,7 @@ def test_a_form_shows_what_files_of_the_own_folder_state_if_it_lists_nothing(tmp
     texts = "".join(f"  text_{number}: {{type: text, title: T, default: a}}\n" for number in range(12))
     of_all = LIMITS + "  - {unlike: [theirs, x], message: No.}\n"
     shared = of_all.replace("rules:", "  theirs: {type: text, title: Theirs, default: a}\nrules:")
-    own = OWN.replace("nodes: 8", "nodes: 4")
+    own = OWN
     assert load_blueprint(a_system(tmp_path / "one", own, common_limits=shared)).form == ("nodes",)
     many = a_system(tmp_path / "two", own, common_limits=shared, access=ACCESS + "parameters:\n" + texts)
     assert load_blueprint(many).form == tuple(f"text_{number}" for number in range(10))
@@ -110,50 +120,96 @@ def test_a_form_shows_what_files_of_the_own_folder_state_if_it_lists_nothing(tmp
 
 def test_a_stage_is_taken_under_another_name_by_uses(tmp_path: Path) -> None:
     again = "  - {id: again, uses: look, checks: [{title: late, uses: version, minimum: '1.31'}]}\npresets:"
-    blueprint = load_blueprint(a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4").replace("presets:", again)))
+    blueprint = load_blueprint(a_system(tmp_path, OWN.replace("presets:", again)))
     stage = blueprint.stage("again")
     assert isinstance(stage, CheckStage)
     assert (stage.title, [check.title for check in stage.checks]) == ("Look", ["late"])
 
 
+def mistake(name: str, place: str, words: str, own: str = OWN, **components: str) -> Any:
+    """A case of the test below: with no words nothing is wrong."""
+    return pytest.param(own, components, place, words, id=name)
+
+
+CHECKED = OWN + "checks:\n  spare: {CHECK}\n"
+"""With a check of its own that no stage takes."""
 MISTAKES = [
-    pytest.param(OWN, {}, "blueprint.yaml:16:16", "nodes is 8; it must be a whole number from 1 to 4", id="a value"),
-    pytest.param(
-        OWN.replace("nodes: 8", "nodes: 4"),
-        {"common_limits": LIMITS.replace("title: Nodes", "titel: Nodes")},
+    mistake(
+        "a value",
+        "blueprint.yaml:16:16",
+        "nodes is 8; it must be a whole number from 1 to 4",
+        OWN.replace("nodes: 4", "nodes: 8"),
+    ),
+    mistake(
+        "a key",
         "common/limits.yaml:2:26",
         "unknown key 'titel' (used by HOME/small/blueprint.yaml:6).",
-        id="a key",
+        common_limits=LIMITS.replace("title: Nodes", "titel: Nodes"),
     ),
-    pytest.param(
-        OWN.replace("nodes: 8", "nodes: 4"),
-        {"access": ACCESS.replace("needs: [access]", "needs: [acces]")},
+    mistake(
+        "a reference",
         "small/access.yaml:6:44",
         "look needs 'acces', which is not a stage (used by HOME/small/blueprint.yaml:6).",
-        id="a reference",
+        access=ACCESS.replace("needs: [access]", "needs: [acces]"),
     ),
-    pytest.param(
-        OWN.replace("nodes: 8", "nodes: 4"),
-        {"access": ACCESS.replace("checks: [version]", "checks: [verison]")},
+    mistake(
+        "nothing: the list is replaced",
         "small/blueprint.yaml:13",
         "",
-        id="nothing: the list is replaced",
+        access=ACCESS.replace("checks: [version]", "checks: [verison]"),
     ),
-    pytest.param(OWN, {"access": "stages: [\n"}, "small/access.yaml:2:1", "not valid YAML", id="no YAML"),
-    pytest.param(OWN, {"access": "- a\n"}, "small/access.yaml:1:1", "a component is a mapping", id="a list"),
-    pytest.param(OWN, {"access": "uses: [b]\n"}, "small/access.yaml:1:1", "a component has no key 'uses'", id="uses"),
-    pytest.param(
-        OWN, {"access": "stages: []\n"}, "access.yaml:1:1", "stages of a component must be a mapping", id="its stages"
+    mistake("no YAML", "small/access.yaml:2:1", "not valid YAML", access="stages: [\n"),
+    mistake("a list", "small/access.yaml:1:1", "a component is a mapping", access="- a\n"),
+    mistake("uses", "small/access.yaml:1:1", "a component has no key 'uses'", access="uses: [b]\n"),
+    mistake("its stages", "access.yaml:1:1", "stages of a component must be a mapping", access="stages: []\n"),
+    mistake(
+        "a stage of it",
+        "small/access.yaml:2:3",
+        "stages.look must be a mapping, not 3 (used by HOME/small/blueprint.yaml:6).",
+        access="stages:\n  look: 3\n",
     ),
-    pytest.param(
-        OWN.replace("- access", "- acess"),
-        {},
+    mistake(
+        "a check of it", "small/access.yaml:1:10", "checks.version must be a mapping", access="checks: {version: [a]}\n"
+    ),
+    mistake(
+        "a stage",
         "small/blueprint.yaml:10:5",
         "no component that is used has a stage 'acess'. Known: access, look, unused",
-        id="a stage",
+        OWN.replace("- access", "- acess"),
     ),
-    pytest.param(
-        OWN.replace("[version,", "[verison,"), {}, "blueprint.yaml:13:14", "has a check 'verison'", id="a check"
+    mistake("a check", "blueprint.yaml:13:14", "has a check 'verison'", OWN.replace("[version,", "[verison,")),
+    mistake(
+        "uses of a stage",
+        "blueprint.yaml:10:18",
+        "uses is the name of one stage, not ['a']",
+        OWN.replace("- access", "- {id: access, uses: [a]}"),
+    ),
+    mistake(
+        "uses of a check",
+        "blueprint.yaml:13:38",
+        "uses is the name of one check, not 1",
+        OWN.replace("{title: nodes,", "{title: nodes, uses: 1,"),
+    ),
+    mistake("checks", "blueprint.yaml:17:1", "checks must be a mapping", OWN + "checks: 3\n"),
+    mistake("a list of checks", "blueprint.yaml:17:1", "checks must be a mapping", OWN + "checks: [a]\n"),
+    mistake(
+        "no check", "blueprint.yaml:17:10", "checks.version must be a mapping, not 1", OWN + "checks: {version: 1}\n"
+    ),
+    mistake(
+        "an unused check", "blueprint.yaml:18:11", "Did you mean 'nodes'?", CHECKED.replace("CHECK", "check: nods")
+    ),
+    mistake(
+        "a key of an unused check",
+        "blueprint.yaml:18:25",
+        "unknown key 'foo'",
+        CHECKED.replace("CHECK", "check: nodes, foo: bar"),
+    ),
+    mistake("an unused check that lacks keys", "", "", CHECKED.replace("CHECK", "check: pods, at_least: 2")),
+    mistake(
+        "a check of a component that is unused",
+        "small/access.yaml:3:25",
+        "unknown key 'hnt' (used by HOME/small/blueprint.yaml:6)",
+        access=ACCESS.replace("hint: Wait", "hnt: Wait"),
     ),
 ]
 
@@ -201,7 +257,7 @@ def test_any_shape_is_a_sentence(tmp_path: Path, own: str) -> None:
 
 
 def test_a_component_of_the_blueprints_folder_precedes_the_shared_one_and_that_of_the_program(tmp_path: Path) -> None:
-    folder = a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4"))
+    folder = a_system(tmp_path, OWN)
     assert shared_by(load_blueprint(folder)) == {"common/limits.yaml": tmp_path / "common" / "limits.yaml"}
     (folder / "limits.yaml").write_text(LIMITS.replace("Too many", "Mine"))
     mine = load_blueprint(folder)
@@ -209,7 +265,7 @@ def test_a_component_of_the_blueprints_folder_precedes_the_shared_one_and_that_o
 
 
 def test_a_folder_of_components_is_no_blueprint(tmp_path: Path) -> None:
-    a_system(tmp_path, OWN.replace("nodes: 8", "nodes: 4"))
+    a_system(tmp_path, OWN)
     found, broken = Catalogue([tmp_path]).read()
     assert ([blueprint.id for blueprint in found], broken) == (["small"], ())
 

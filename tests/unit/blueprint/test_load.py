@@ -44,8 +44,8 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
         ("expect: 1m..2m", "expect: 2m..1m", "longer end first", "expect: 2m..1m"),
         ("expect: 1m..2m", "expect: soon", "35m..45m", "expect: soon"),
         ("kind: job\n", "kind: jobs\n", "'jobs'", "kind: jobs"),
-        ("root: root", "root: nowhere", "not a Terraform root", ""),
-        ("root: root", "root: ../..", "not a path inside", ""),
+        ("root: root", "root: nowhere", "/nowhere. Write it, or", "root: nowhere"),
+        ("root: root", "root: ../..", "not a path inside", "root: ../.."),
         ("path: spec.parallelism", "path: spec.paralelism", "matches nothing", "{file"),
         ('arg: "--workers="', 'arg: "--w"', "", ""),
         ('arg: "--workers="', 'arg: "--worker-"', "matches nothing", "{file"),
@@ -226,3 +226,17 @@ def test_an_amount_of_a_holding_is_a_whole_number(amount: str, tmp_path: Path) -
     holding = ("base: {kind: flat", f'base: {{disk_gib: "{amount}", kind: flat')
     with pytest.raises(BlueprintError, match="neither a whole number"):
         load_blueprint(a_blueprint(tmp_path / "b", holding))
+
+
+def test_a_module_outside_of_its_root_is_refused_with_the_place_of_its_call(tmp_path: Path) -> None:
+    folder = a_blueprint(tmp_path / "b")
+    path = folder / "other" / "tags.tf"
+    path.write_text('module "tags" {\n  source = "../root"\n}\n')
+    with pytest.raises(BlueprintError) as caught:
+        load_blueprint(folder)
+    error = caught.value
+    assert error.sentence() == (
+        f"{path}:2: the module ../root is outside of the root other, which is copied without it. "
+        "Put the module inside the root."
+    )
+    assert error.sentence() in [told.sentence() for told in validate(folder)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.source_files import inside
 from actions.terraform.working_directory import WorkingDirectory
 from tests.unit.blueprint.builders import JOB, a_blueprint
@@ -72,8 +72,32 @@ def test_s07_a_component_is_no_link_out_of_its_folder(tmp_path: Path, name: str)
     (folder / name).symlink_to(tmp_path / "outside.yaml")
     path = folder / "blueprint.yaml"
     path.write_text(path.read_text() + "uses: [parts]\n")
-    with pytest.raises(BlueprintError, match="not a path inside"):
+    with pytest.raises(BlueprintError, match="not a path inside") as caught:
         load_blueprint(folder)
+    assert path.read_text().splitlines()[caught.value.line - 1] == "uses: [parts]"
+    assert caught.value.hint == "A symbolic link leads out: copy the file."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("manifests: [manifests/job.yaml]", "manifests: [../outside.yaml]", "Name a file by its path in that folder."),
+        ("manifests: [manifests/job.yaml]", "manifests: [link/outside.yaml]", "A symbolic link leads out: copy"),
+        ("manifests: [manifests/job.yaml]", "manifests: [manifests/jobs.yaml]", "correct its name"),
+        ("root: root", "root: /etc", "Name a file by its path"),
+        ("roots: {provision: other}", "roots: {provision: link}", "A symbolic link leads out: copy"),
+    ],
+)
+def test_s07_a_path_that_cannot_be_followed_is_one_mistake_with_its_line(
+    tmp_path: Path, old: str, new: str, hint: str
+) -> None:
+    (tmp_path / "outside.yaml").write_text(JOB)
+    folder = a_blueprint(tmp_path / "b", (old, new))
+    (folder / "link").symlink_to(tmp_path)
+    errors = [error for error in validate(folder) if "kubeconfig" not in error.sentence()]
+    assert [error.file for error in errors] == [str(folder / "blueprint.yaml")], errors
+    assert new in (folder / "blueprint.yaml").read_text().splitlines()[errors[0].line - 1]
+    assert hint in errors[0].hint
 
 
 def test_s07_a_root_with_a_link_is_not_copied(tmp_path: Path) -> None:

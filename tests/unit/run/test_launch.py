@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.base.errors import BlueprintError, ConfigError, RefusedError
+from actions.base.errors import BlueprintError, ConfigError, ConflictError, RefusedError
 from actions.base.files import shipped_blueprints, take_lock
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.model import Blueprint
@@ -190,23 +190,57 @@ def test_a_component_that_is_a_link_keeps_its_name_in_the_copy(tmp_path: Path) -
     assert copied(an_own(tmp_path), tmp_path).parameters["cluster_name"].title == "Mine"
 
 
-def test_a_folder_that_is_a_link_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def link(folder: Path, to: str) -> None:
+    (folder / "real").mkdir()
+    (folder / "data").symlink_to(to)
+
+
+def enlarge(folder: Path) -> None:
+    (folder / "data.bin").touch()
+    os.truncate(folder / "data.bin", 17 << 20)
+
+
+UNCOPYABLE: list[Any] = [
+    pytest.param(lambda folder: link(folder, "real"), "/data: it links to a folder. Copy the folder", id="a folder"),
+    pytest.param(
+        lambda folder: link(folder, "/etc/passwd"), "/data: it links to a file outside of small. Copy", id="a file"
+    ),
+    pytest.param(enlarge, "/small: its files have more than 16 MiB, which is the limit", id="its size"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), UNCOPYABLE)
+def test_what_cannot_be_copied_is_refused_before_a_launch_and_by_it(
+    tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
     blueprint = an_own(tmp_path)
-    (blueprint.folder / "real").mkdir()
-    (blueprint.folder / "data").symlink_to("real")
-    with pytest.raises(ConfigError, match=r"small/data links to a folder") as caught:
+    change(blueprint.folder)
+    with pytest.raises(BlueprintError) as launched:
         copied(blueprint, tmp_path)
-    assert "Copy the folder" in caught.value.hint
+    told = launched.value.sentence()
+    assert words in told
+    assert [error.sentence() for error in validate(blueprint.folder)] == [told]
+    with pytest.raises(BlueprintError) as loaded:
+        load_blueprint(blueprint.folder)
+    assert loaded.value.sentence() == told
+    assert list((tmp_path / "runs").iterdir()) == [tmp_path / "runs" / ".launching"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("title: Mine", "title: Other", "it is not the one that was read"),
+        ("parameters:", "parameter:", "a component has no key 'parameter'"),
+    ],
+)
+def test_a_copy_of_what_was_not_read_is_no_run(tmp_path: Path, before: str, after: str, why: str) -> None:
+    blueprint = an_own(tmp_path)
+    path = tmp_path / "own" / "common" / "cluster-v2.yaml"
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(ConflictError, match=rf"small has changed while it was copied: {why}"):
+        copied(blueprint, tmp_path)
     assert list_runs(tmp_path / "runs") == []
-
-
-def test_a_blueprint_that_is_too_large_says_what_makes_it_so(tmp_path: Path) -> None:
-    blueprint = an_own(tmp_path)
-    (blueprint.folder / "data.bin").touch()
-    os.truncate(blueprint.folder / "data.bin", 17 << 20)
-    with pytest.raises(ConfigError, match="is the limit for a blueprint") as caught:
-        copied(blueprint, tmp_path)
-    assert ".terraform" in caught.value.hint
+    assert not any(path.is_dir() for path in (tmp_path / "runs").iterdir())
 
 
 def test_git_is_missed_before_there_is_a_run(tmp_path: Path) -> None:

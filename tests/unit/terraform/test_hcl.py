@@ -10,7 +10,7 @@ import pytest
 from actions.base.errors import FormatError
 from actions.blueprint.source_files import declarations_of, empty_variables, git_modules, needs_account
 from actions.terraform.backend import own_backend
-from actions.terraform.hcl import blocks_in, source_of
+from actions.terraform.hcl import blocks_in, outer_modules, source_of
 
 VARIABLES = """
 # variable "commented" { type = string }
@@ -89,6 +89,25 @@ def test_modules_and_backends_on_one_line(tmp_path: Path) -> None:
     )
     assert own_backend(tmp_path) == "s3"
     assert git_modules(tmp_path.parent, tmp_path.name) == ("git::https://x.test/y",)
+
+
+def test_local_modules_outside_of_a_root_are_found_also_from_those_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    files = {
+        "main.tf": '# tags\nmodule "a" {\n  source = "./inner"\n}\nmodule "b" { source = "../root-2" }\n',
+        "more.tf": 'module "c" { source = "terraform-aws-modules/eks/aws" }\nlocals { source = "../no" }\n',
+        "inner/main.tf": 'module "d" { source = "../deep" }\n\nmodule "e" {\n  count = 1\n  source = "../../tags"\n}\n',
+        "deep/main.tf": 'module "f" { source = "../inner" }\n',
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    found = [(each.file.relative_to(root), each.line, each.source) for each in outer_modules(root)]
+    assert found == [(Path("main.tf"), 5, "../root-2"), (Path("inner/main.tf"), 5, "../../tags")]
+    monkeypatch.chdir(root)
+    assert [(each.file, each.line, each.source) for each in outer_modules(Path())] == found
 
 
 @pytest.mark.parametrize(

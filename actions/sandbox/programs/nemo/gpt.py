@@ -81,7 +81,6 @@ class _GptPod:
         self._first_rank = node_rank(container) * settings.processes
         self._curve = _curve_of(settings, container.seed)
         self._step = 0
-        self._elapsed = 0.0
         self._code = 1
 
     def run(self) -> Program:

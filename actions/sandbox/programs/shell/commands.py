@@ -18,7 +18,7 @@ from actions.sandbox.programs.nccl.fabric import list_adapters
 from actions.sandbox.programs.neuron.tools import run_neuron_monitor
 from actions.sandbox.programs.nvidia import run_nvidia_smi, run_nvlink
 from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
-from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
+from actions.sandbox.programs.shell.file_commands import df, find, grep, head, stat, tail
 
 _BYTES_PER_SECOND = 1e9
 _LEAST_SECONDS = 0.02
@@ -131,19 +131,6 @@ def _wc(context: ProcessContext, arguments: Sequence[str], given: str) -> Progra
         return (yield from _fail(f"wc: {missing}: No such file or directory", 1))
     counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
     return (yield from _print(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
-
-
-def _grep(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
-    options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
-    words = [argument for argument in arguments if not argument.startswith("-")]
-    if not words:
-        return (yield from _fail("usage: grep [-cv] PATTERN [FILE]...", 2))
-    text, missing = _contents(context, words[1:], given)
-    if missing:
-        return (yield from _fail(f"grep: {missing}: No such file or directory", 2))
-    found = [line for line in text.splitlines() if (words[0].strip("^$") in line) != ("v" in options)]
-    yield from _print(f"{len(found)}\n" if "c" in options else "".join(line + "\n" for line in found))
-    return 0 if found else 1
 
 
 def _test(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
@@ -280,7 +267,7 @@ def _mpirun(context: ProcessContext, arguments: Sequence[str], _given: str) -> P
 
 
 _EVERYWHERE: dict[str, Command] = {
-    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": _grep,
+    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": grep,
     "find": find, "stat": stat,
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,

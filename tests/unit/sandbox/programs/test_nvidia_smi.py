@@ -14,6 +14,7 @@ from actions.sandbox.kubelet.images import exec_program
 from actions.sandbox.programs.nvidia import NvidiaDevice, model_of, table
 from actions.sandbox.programs.program import GpuLoad
 from actions.telemetry.tools.devices import NVIDIA_COMMAND, read_devices
+from actions.telemetry.tools.traffic import TRAFFIC_SCRIPT, read_traffic
 from tests.unit.sandbox.programs.containers import MOMENT, Outcome, a_container, context, run
 
 if TYPE_CHECKING:
@@ -146,6 +147,18 @@ def test_links_carry_what_busy_devices_send_to_each_other() -> None:
     assert sent(busy=20.0, gpus=(0,)) == 0, "it has no other one"
     assert _nvlink("-gt", "d", instance_type="g5.12xlarge", busy=20.0).out == ""
     assert _nvlink("-x").exit_code == 1
+
+
+def test_the_consoles_script_for_traffic_is_answered_in_a_container() -> None:
+    """Lines of errors that are 0 are left out as in a real shell; there is neither a file of EFA's nor `rdma`."""
+    surroundings = context(replace(a_container(gpus=(0, 1)), instance_type="p5.48xlarge"))
+    outcome = run(exec_program(replace(surroundings, busy_seconds=lambda: 10.0), ["sh", "-c", TRAFFIC_SCRIPT]))
+    traffic = read_traffic(outcome.out)
+    assert (outcome.exit_code, outcome.err) == (0, "")
+    assert traffic.nvlink_bytes[0] == traffic.nvlink_bytes[1] > 0
+    assert (traffic.link_errors, traffic.efa_bytes) == ({}, None)
+    assert outcome.out.count("GPU 0: ") == 2, "of the counters, and of the errors"
+    assert "Errors" not in outcome.out
 
 
 def test_busy_time_of_a_container_counts_each_load() -> None:
