@@ -145,8 +145,12 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
     try:
         with pooled(pool):
             asking = asyncio.create_task(survey.run())
-            capacity = await _capacity(blueprint, binding)
-            await asking
+            try:
+                capacity = await _capacity(blueprint, binding)
+                await asking
+            finally:  # here, as a loop that closes cancels a program's start in all its parts, and then waits for ever
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
     finally:
         pool.close()
     return capacity, list(survey.lines)
