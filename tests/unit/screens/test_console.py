@@ -249,6 +249,7 @@ async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
         await settle(pilot)
         await app.script_driver.press(["4", "?"])
         await wait_for(pilot, lambda: "In the run pane" in screen_text(app), "the help is shown")
+        assert "Everywhere" not in screen_text(app).partition("In the run pane")[0]
         await app.script_driver.press(["escape"])
         await wait_for(pilot, lambda: "In the run pane" not in screen_text(app), "the help is gone")
 
