@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -64,3 +65,17 @@ async def at_once(items: Sequence[V], work: Callable[[V], Awaitable[T]]) -> list
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[None, None, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Carry `work` out beside the block, and end it with that.
+
+    A loop that closes cancels what is left in all its parts at once, and waits for ever where that starts a program.
+    """
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -69,6 +69,7 @@ async def test_an_error_in_the_middle_of_a_watch_loses_nothing(kind: str, tmp_pa
             await cluster.make_pod("comes")
             await until(state, lambda: pods_of(state) == {"comes"})
             await until(state, lambda: health_of(state, "pods") is Health.LIVE)
+            assert await cluster.hits() == {kind: 2}
 
 
 async def test_connections_cut_in_the_middle_of_objects_lose_nothing(tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ async def test_connections_cut_in_the_middle_of_objects_lose_nothing(tmp_path: P
                 await cluster.end_pod(names[number - 2])
         expected = {name for number, name in enumerate(names) if number % 5 != 2}
         await until(state, lambda: pods_of(state) == expected)
+        assert sum((await cluster.hits()).values()) > 0
         await cluster.lift()
         await until(state, lambda: health_of(state, "pods") is Health.LIVE)
 

@@ -211,6 +211,7 @@ async def test_d20_the_age_of_a_broken_source_begins_at_the_last_sign_of_life(tm
         task = asyncio.create_task(reflector.run())
         await mirror.until(lambda: mirror.saw(Health.RECONNECTING))
         task.cancel()
+        await asyncio.wait({task})
     told = next(one for one in mirror.states if one.state is Health.RECONNECTING)
     assert told.since >= 50
 

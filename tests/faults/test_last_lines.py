@@ -135,6 +135,7 @@ class Unwatching(LiveBackend):
             working = asyncio.create_task(self.handler(view, stage, journal).perform())
             await self._until_then()
             working.cancel()
+            await asyncio.wait({working})
             raise Killed
         yield
 

@@ -16,7 +16,7 @@ from actions.sandbox.server import Listener
 from tests.faults.longruns import a_long_run, runner_of
 from tests.faults.rehearsal import a_sandbox
 from tests.support.leftover import delete_folder, end_processes_of, processes_of
-from tests.support.polling import wait
+from tests.support.polling import until, wait
 from tests.support.program import Program
 
 SANDBOX_SPEED = 100.0
@@ -66,6 +66,5 @@ async def test_no_more_files_are_asked_for_once_a_second(monkeypatch: pytest.Mon
         server = await asyncio.start_server(lambda *_: None, sock=listener, backlog=100)
         async with server:
             with socket.create_connection(listener.getsockname()):
-                while not told:
-                    await asyncio.sleep(0.01)
+                await until(lambda: told, "the refusal")
     assert (asked, len(told)) == (1, 1)

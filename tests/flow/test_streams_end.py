@@ -71,6 +71,7 @@ async def asked_on_the_port(session: KubeSession) -> bytes:
         writer.write(b"GET /somewhere HTTP/1.1\r\nHost: pod\r\n\r\n")
         answer = await reader.readuntil(b"/somewhere\n")
         writer.close()
+        await writer.wait_closed()
     assert not troubles
     return answer
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
+from actions.base.executors import beside
 from actions.base.files import expanded
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
@@ -144,9 +145,9 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
     )
     try:
         with pooled(pool):
-            asking = asyncio.create_task(survey.run())
-            capacity = await _capacity(blueprint, binding)
-            await asking
+            async with beside(survey.run()) as asking:
+                capacity = await _capacity(blueprint, binding)
+                await asking
     finally:
         pool.close()
     return capacity, list(survey.lines)

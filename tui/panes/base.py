@@ -143,7 +143,7 @@ class Pane(GuardedWidget):
         """Show only what matches `text`; empty shows all.
 
         Raises:
-            RefusedError: The pane has nothing to filter.
+            RefusedError: The pane has nothing to filter, as `WITHOUT_FILTER` has it.
         """
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to filter.")
 

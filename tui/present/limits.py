@@ -33,10 +33,7 @@ _TEXTS = {_UNTIL: "until", BUDGET: "budget", _HOURLY: "max_hourly", _WATCHDOG: "
 
 def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
     """Return the fields of limits, with those of config.yaml as defaults."""
-    from actions.blueprint.model import (
-        Parameter,
-        ParameterType,
-    )  # a form alone needs it, and the first frame this module
+    from actions.blueprint.model import Parameter, ParameterType  # for a form alone; the first frame needs this module
 
     of_text, of_switch = ParameterType.TEXT, ParameterType.BOOLEAN
     words: dict[str, tuple[ParameterType, str, str]] = {

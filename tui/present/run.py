@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -30,10 +29,6 @@ from tui.present.cells import Cells, Span, Tone, width_of
 from tui.present.limits import limit_lines
 from tui.present.rail import GLYPHS, LOOKS, NO_PROGRESS, StageLook, warning_of
 from tui.present.text import clock_text
-
-if TYPE_CHECKING:
-    pass  # the first frame needs no journal
-
 
 RUN_TONES = {
     RunState.WAITING: Tone.WARN,

@@ -44,7 +44,7 @@ from tui.screens.status_lines import (
 )
 from tui.screens.workspace import PANES, PaneWorkspace
 from tui.settings.keymap import Keymap
-from tui.settings.keys import Key, KeyContext, key_name, keys_of, names_of
+from tui.settings.keys import WITHOUT_FILTER, Key, KeyContext, key_name, keys_of, names_of
 from tui.widgets.arrangement import leaves
 from tui.widgets.base import Lines
 from tui.widgets.prompt import PromptLine
@@ -176,8 +176,12 @@ class ConsoleScreen(LiveScreen[None]):
         await self._open(self._command, text)
 
     async def action_filter_line(self) -> None:
-        """Open the filter line of the focused pane."""
-        await self._open(self._filter, self._workspace.current.active_filter)
+        """Open the filter line of the focused pane; where it has no filter, the command says so."""
+        pane = self._workspace.current
+        if pane.CONTEXT in WITHOUT_FILTER:
+            self._submit("filter")
+        else:
+            await self._open(self._filter, pane.active_filter)
 
     def action_prefix(self) -> None:
         """Wait for a key of those after ctrl+w."""

@@ -159,8 +159,8 @@ WIDGET_KEYS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
 """Keys of a pane's own widgets, for the footer: key and label."""
 
 
-_WITHOUT_FILTER = (KeyContext.HOME, KeyContext.RUN, KeyContext.CHARTS, KeyContext.LOGS)
-"""Panes with nothing to filter, or with a search of their own under that key."""
+WITHOUT_FILTER = frozenset({KeyContext.HOME, KeyContext.RUN, KeyContext.CHARTS})
+"""Panes with nothing to filter."""
 
 
 ENTERED = {
@@ -235,7 +235,8 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
 def common_keys(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
     """Return keys and labels that the footer has in every pane, but for those that a pane of `context` lacks."""
     rows = [row for row in KEYS if row.in_footer and row.context is KeyContext.EVERYWHERE]
-    lacking = ("filter-line",) if context in _WITHOUT_FILTER else ()
+    searches = "/" in dict(WIDGET_KEYS.get(context, ()))
+    lacking = ("filter-line",) if searches or context in WITHOUT_FILTER else ()
     return tuple((names_of(row, keymap)[0], row.label) for row in rows if row.does not in lacking)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError, MissingError
+from actions.base.executors import beside
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import kind_of
@@ -58,7 +57,7 @@ async def fetch_nodes(session: KubeSession, *, left_out: LeftOut | None = None) 
     Raises:
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    async with _beside(_fetch_devices(session, left_out)) as devices:
+    async with beside(_fetch_devices(session, left_out)) as devices:
         read = _pages(session, "/api/v1/nodes", partial(decode_node, region=session.region), left_out=left_out)
         nodes = {node.name: node async for few in read for node in few}
         index = PodIndex()
@@ -73,17 +72,6 @@ async def fetch_nodes(session: KubeSession, *, left_out: LeftOut | None = None) 
     _count(layer, slices, claims)
     nodes |= layer.nodes
     return ListedNodes(tuple(nodes.values()), index.usage | layer.usage, reason)
-
-
-@asynccontextmanager
-async def _beside(work: Coroutine[None, None, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Carry `work` out beside the block, and end it with that."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _fetch_devices(
@@ -130,7 +118,7 @@ async def fetch_pods(
         ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
     path = kind_of("Pod").list_path(namespace)
-    async with _beside(_fetch_devices(session, left_out, namespace)) as devices:
+    async with beside(_fetch_devices(session, left_out, namespace)) as devices:
         pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
         pods = {pod.key: pod async for few in pages for pod in few}
         slices, claims, reason = await devices

@@ -9,11 +9,15 @@ from datetime import datetime
 import pytest
 
 from actions.base.errors import ConfigError
+from actions.blueprint.catalogue import Catalogue
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.capacity import CapacityRequest
+from actions.run.doctor.survey import LaunchSurvey
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.cli import main
+from tui.cli.arguments import parse_arguments
+from tui.cli.plan import chosen_binding, examine
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
@@ -48,6 +52,35 @@ async def test_the_plan_refuses_a_zone_without_the_type(capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert "us-west-2d (usw2-az4) does not offer trn1.32xlarge" in said
     assert "us-west-2a (usw2-az2)" in said
+
+
+async def test_a_plan_that_is_refused_waits_for_the_end_of_what_it_asked_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A closing loop ends nothing in order: for a program that was just being started it waited without end."""
+    asked, is_over = asyncio.Event(), False
+
+    async def ask(_: LaunchSurvey) -> None:
+        nonlocal is_over
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # as a program takes a moment to end
+            is_over = True
+
+    async def refuse(*_: object) -> str:
+        await asked.wait()
+        raise ConfigError("us-west-2d does not offer g5.12xlarge.")
+
+    monkeypatch.setattr(LaunchSurvey, "run", ask)
+    monkeypatch.setattr("tui.cli.plan._capacity", refuse)
+    blueprint = Catalogue.usual().find("bionemo-esm1nv")
+    options = parse_arguments(["plan", blueprint.id])
+    options.store = ""
+    with pytest.raises(ConfigError):
+        await examine(options, blueprint, chosen_binding(options, blueprint))
+    assert is_over
 
 
 async def test_the_plan_tells_extended_support(capsys: pytest.CaptureFixture[str]) -> None:

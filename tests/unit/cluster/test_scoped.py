@@ -150,6 +150,7 @@ async def test_a_read_only_session_asks_what_it_may_do_too(tmp_path: Path) -> No
     cluster = Fenced(namespaces=["a"], allowed={"a"})
     async with following(cluster, tmp_path, readonly=True) as it:
         await it.until(lambda s: set(s.pods) == {"a/p"})
+    assert ("pods", "a") in cluster.reviewed
 
 
 async def test_who_may_not_list_namespaces_sees_that_of_the_context(tmp_path: Path) -> None:
@@ -170,6 +171,7 @@ async def test_a_server_that_does_not_review_is_tried(tmp_path: Path) -> None:
     cluster.reviews = False
     async with following(cluster, tmp_path) as it:
         await it.until(lambda s: set(s.pods) == {"work/p"})
+    assert ("pods", "work") in cluster.reviewed
 
 
 async def test_a_right_that_is_given_later_is_used(tmp_path: Path) -> None:

@@ -228,7 +228,10 @@ async def test_missing_kinds_are_told_and_do_no_harm(tmp_path: Path) -> None:
         state = ClusterState(session)
         task = asyncio.create_task(state.run())
         try:
-            await _until(state, lambda s: s.health.get("rayjobs") and s.health["rayjobs"].state is Health.MISSING)
+            settled = await _until(state, lambda s: s.is_complete and _is_settled(s))
+            assert settled.health["rayjobs"].state is Health.MISSING
+            assert len(settled.pods) == 2
+            assert set(settled.workloads) == {"PyTorchJob default/x"}
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -28,6 +28,7 @@ from actions.run.state.view import OwnedObject, RunState
 from tests.support import fixed_runs
 from tests.support.account import REGION, an_account, client
 from tests.support.answering import write_kubeconfig
+from tests.support.polling import until
 
 PATIENCE_SECONDS = 60.0
 
@@ -139,8 +140,7 @@ async def test_what_does_not_answer_is_unknown_and_named(pool: SessionPool, monk
     monkeypatch.setattr(surveys, "fetch_caller", never)
     survey = a_survey(pool, region=REGION)
     running = asyncio.create_task(survey.run(seconds=PATIENCE_SECONDS))
-    while survey.waiting != ("credentials",):
-        await asyncio.sleep(0.01)
+    await until(lambda: survey.waiting == ("credentials",), "the only question without an answer")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -12,11 +12,14 @@ from actions.base.errors import ConfigError, ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
+from tui.panes.base import Pane
 from tui.screens.console import ConsoleScreen
 from tui.script_driver import ScriptDriver
 from tui.settings.appearance import tokens
+from tui.settings.keys import PANE_KEYS, WITHOUT_FILTER, KeyContext
 from tui.settings.settings import ConsoleSettings, DemoBadge
 from tui.textual_private import screen_text
+from tui.widgets.prompt import PromptLine
 
 SIZE = (120, 36)
 
@@ -243,12 +246,40 @@ async def test_a_filter_may_hold_an_equals_sign() -> None:
         await wait_for(pilot, lambda: app.workspace.current.active_filter == "a=b", "the pane is filtered")
 
 
+@pytest.mark.parametrize("context", sorted(set(PANE_KEYS.values()) - {KeyContext.LOGS}))
+async def test_the_filter_line_opens_where_the_pane_has_a_filter_and_is_refused_once_elsewhere(
+    context: KeyContext,
+) -> None:
+    def is_open() -> bool:
+        return any(prompt.is_open for prompt in app.screen.query(PromptLine))
+
+    app = an_app()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.script_driver.press([next(key for key, pane in PANE_KEYS.items() if pane == context), "/"])
+        pane = app.workspace.current
+        assert context == pane.CONTEXT
+        has_filter = type(pane).filter is not Pane.filter
+        assert has_filter == (context not in WITHOUT_FILTER)
+        refusal = f"The {pane.CONTEXT} pane has nothing to filter."
+        if has_filter:
+            await wait_for(pilot, is_open, "the filter line")
+        else:
+            await wait_for(pilot, lambda: refusal in screen_text(app), "the refusal")
+            assert not is_open()
+        await app.script_driver.press(["escape"])
+        await wait_for(pilot, lambda: not is_open(), "it is left")
+        await settle(pilot)
+        assert refusal not in screen_text(app), "nothing is refused at the end"
+
+
 async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await app.script_driver.press(["4", "?"])
         await wait_for(pilot, lambda: "In the run pane" in screen_text(app), "the help is shown")
+        assert "Everywhere" not in screen_text(app).partition("In the run pane")[0]
         await app.script_driver.press(["escape"])
         await wait_for(pilot, lambda: "In the run pane" not in screen_text(app), "the help is gone")
 

@@ -1,4 +1,4 @@
-"""Copying, saving and going to a time, through the whole screen."""
+"""Reading a log, a chart or a text through the whole screen: copied, saved, marked, searched, by key and by command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actions.cluster.logs.lines import LogLine
 from tests.support import fixed_runs
 from tests.support.builders import a_node, a_pod, a_snapshot
 from tests.support.fixed_cluster import RUN, picture
-from tests.support.fixed_console import Scene, a_fixed_console
+from tests.support.fixed_console import FixedConsole, Scene, a_fixed_console
 from tui.panes.base import Pane
 from tui.panes.charts import ChartsPane
 from tui.panes.logs import LogsPane
@@ -37,6 +37,14 @@ def a_scene(tmp_path: Path) -> Scene:
     """A training with curves, log and accelerators."""
     fixed_runs.store_training(tmp_path / RUN)
     return Scene(picture(), view=fixed_runs.a_training_run(), folder=tmp_path / RUN)
+
+
+async def all_hold(console: FixedConsole, *steps: tuple[str, Callable[[], bool]]) -> None:
+    """Carry out lines, after each of which its condition holds."""
+    for line, holds in steps:
+        await console.line(line)
+        await console.calm()
+        assert holds(), line
 
 
 async def test_a_log_is_copied_saved_and_scrolled_to_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +124,8 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
         pane = console.app.workspace.current
         assert isinstance(pane, LogsPane)
         lines = pane._view.lines
-        steps: tuple[tuple[str, Callable[[], bool]], ...] = (
+        await all_hold(
+            console,
             ("set follow off", lambda: not lines.is_following),
             ("set follow off", lambda: not lines.is_following),
             ("set follow", lambda: lines.is_following),
@@ -131,10 +140,6 @@ async def test_what_keys_do_in_a_log_commands_do_too(tmp_path: Path, monkeypatch
             ("goto match", lambda: pane._view._current is not None),
             ("search", lambda: pane._view._search is None),
         )
-        for line, was in steps:
-            await console.line(line)
-            await console.calm()
-            assert was(), line
         await console.line("set wrap none")
         await console.calm()
         for line, column in (("goto right", 1), ("goto right", 2), ("goto left", 1)):
@@ -161,7 +166,8 @@ async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypat
         pane = console.app.workspace.current
         assert isinstance(pane, ChartsPane)
         plot = pane._plot
-        steps: tuple[tuple[str, Callable[[], bool]], ...] = (
+        await all_hold(
+            console,
             ("set log on", lambda: plot.is_on("log")),
             ("set log on", lambda: plot.is_on("log")),
             ("set log", lambda: not plot.is_on("log")),
@@ -173,10 +179,6 @@ async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypat
             ("axis in", lambda: plot.options.window is not None),
             ("axis whole", lambda: plot.options.window is None and plot._cursor is None),
         )
-        for line, was in steps:
-            await console.line(line)
-            await console.calm()
-            assert was(), line
         await console.line("axis in")
         await console.calm()
         before = plot.options.window

@@ -121,9 +121,10 @@ async def test_a_mistake_unfolds_its_group_and_enter_goes_there() -> None:
 async def test_arrows_turn_choices_and_letters_turn_none() -> None:
     app = FormApp()
     async with opened(app, 90, 12) as pilot:
-        app.type_at_once("down", "right", "l", "h", "space", *"teardown")
-        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "one turn")
-        app.type_at_once("ctrl+r")
+        app.type_at_once("down", "right", "l", "h", "space", *"teardown", "up", "9")
+        await wait_for(pilot, lambda: app.form.entries.values["workers"] == 9, "the last key, in the field above")
+        assert app.form.entries.values["instance"] == "p4d.24xlarge"
+        app.type_at_once("down", "ctrl+r")
         await wait_for(pilot, lambda: app.form.entries.values["instance"] == "g5.12xlarge", "the default again")
 
 

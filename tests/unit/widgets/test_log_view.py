@@ -78,7 +78,9 @@ async def test_moving_to_the_end_by_steps_follows_again() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot, app)
         app.append(*numbered(30))
-        await pilot.press("k", "k", "j", "j")
+        await pilot.press("k", "k")
+        await wait_for(pilot, lambda: not app.view.lines.is_following, "two lines above the end")
+        await pilot.press("j", "j")
         await wait_for(pilot, lambda: app.view.lines.is_following, "following")
 
 

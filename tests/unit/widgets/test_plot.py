@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -201,10 +202,13 @@ class DrawingCounter:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, problem: str = "") -> None:
         self.problem = problem
         self.count = 0
+        self.pens: Sequence[Pen] = ()
+        """Those of the last drawing."""
         monkeypatch.setattr(plot, "picture_of", self.draw)
 
-    def draw(self, *_curves: object, height: int, **_options: object) -> list[str]:
+    def draw(self, _curves: object, pens: Sequence[Pen], *, height: int, **_options: object) -> list[str]:
         self.count += 1
+        self.pens = pens
         if self.problem:
             raise ValueError(self.problem)
         return ["drawn" for _ in range(height)]
@@ -275,8 +279,10 @@ async def test_another_theme_draws_in_its_own_colours(monkeypatch: pytest.Monkey
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(1.0, 2.0)], version=1)
         await wait_for(pilot, lambda: drawings.count == 1, "the chart")
+        dark = drawings.pens
         app.theme = "textual-light"
-        await wait_for(pilot, lambda: drawings.count == 2, "the chart in the new colours")
+        await wait_for(pilot, lambda: drawings.count == 2, "the chart anew")
+        assert drawings.pens != dark
 
 
 async def test_a_chart_that_cannot_be_drawn_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
