@@ -258,25 +258,25 @@ class Fence:
 
     def _has_to_wait(self) -> bool:
         """Return whether no change may be made before the store has answered, or a person has vouched."""
-        if self._other is not None:
-            return True
+        if self._other is not None and self._silence is None:
+            return True  # the store says so itself
         known = known_store(self._folder)
         is_released = known.is_removed or known.is_vouched or self._arbiter.may_be_gone()
-        return self._was_away and bool(known.address) and not is_released
+        return (self._other is not None or (self._was_away and bool(known.address))) and not is_released
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
-        if self._other is not None:
-            owner = one_line(str(self._other[0].owner))
-            return (
-                f"{self._arbiter.name} has a lease of {owner}: this machine before its restart, or another one with a "
-                f"copy of the run's folder. Without a renewal the run goes on here after {SILENT_SECONDS:.0f} s."
-            )
+        way_out = f"If none has: eksml-tui runs resume {self._run_id} --without-store."
         why = self._silence.message if self._silence else ""
-        return (
-            "this process has just begun, or was stopped or asleep, and another machine may have taken the run over. "
-            f"If none has: eksml-tui runs resume {self._run_id} --without-store. {why}"
-        )
+        if self._other is None:
+            begun = "this process has just begun, or was stopped or asleep, and another machine may have taken the run"
+            return f"{begun} over. {way_out} {why}"
+        holder = f"{one_line(str(self._other[0].owner))}: this machine before its restart, or another one"
+        if self._silence is None:
+            going_on = f"Without a renewal the run goes on here after {SILENT_SECONDS:.0f} s."
+            return f"{self._arbiter.name} has a lease of {holder} with a copy of the run's folder. {going_on}"
+        silent = f"{self._arbiter.name} does not answer, and had a lease of {holder}, which may have the run."
+        return f"{silent} {way_out} {why}"
 
     def _lose(self, seen: StoreLease) -> None:
         is_copy = seen.epoch == self._epoch

@@ -500,6 +500,36 @@ async def test_a_machine_before_its_restart_is_waited_for_and_not_for_long(folde
     assert clocks.boot == began
 
 
+class Falling(Place):
+    """A store that answers three times."""
+
+    async def read(self) -> StoreLease | None:
+        if self.asked == 3:
+            self.cut_off()
+        return await super().read()
+
+
+@pytest.mark.parametrize("how", ["its teardown removes it", "a person vouches"])
+async def test_a_store_that_is_silent_after_it_has_named_another_machine_can_be_given_up(
+    folder: Path, clocks: Clocks, how: str
+) -> None:
+    notes: list[str] = []
+    store = Falling(a_lease(1, ANNA, OTHER, "sign 1"))
+    note_vouched(folder)  # before the answer, which counts
+    waiting = asyncio.ensure_future(a_fence(folder, clocks, store, holder=MINE, notes=notes).require("terraform apply"))
+    await until(lambda: clocks.slept >= SILENT_SECONDS, "the fence to wait for an answer")
+    assert not waiting.done()
+    assert "Without a renewal the run goes on here after 45 s." in notes[2]
+    run = load_run(folder).id
+    assert "s3://team/ml does not answer, and had a lease of anna@bastion-1: this machine before" in notes[-1]
+    assert notes[-1].endswith(f"If none has: eksml-tui runs resume {run} --without-store. AWS did not answer.")
+    if how == "a person vouches":
+        note_vouched(folder)
+    else:
+        store.is_going = True
+    await waiting
+
+
 async def test_a_lease_that_runs_out_is_waited_for_no_longer(folder: Path, clocks: Clocks) -> None:
     store = Place(a_lease(1, ANNA, OTHER), then=a_lease(1, ANNA, OTHER, age=LEASE_SECONDS + 1))
     await a_fence(folder, clocks, store, holder=MINE).require("POST /a")
