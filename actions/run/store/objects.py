@@ -7,6 +7,7 @@ object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Protocol, TypeVar
 
@@ -195,8 +196,8 @@ class DamagedError(FormatError):
         self.epoch = epoch if 1 <= epoch <= MOST_EPOCH else 0
 
     def lease(self, owner: Operator, epoch: int) -> StoreLease:
-        """Return a stand-in for a damaged lease, to be written over."""
-        return StoreLease(LeaseDocument(epoch, owner, "", "", 0.0, ""), self.etag, 0.0)
+        """Return a stand-in for a damaged lease, to be written over: no sign of a machine, so its age has no end."""
+        return StoreLease(LeaseDocument(epoch, owner, "", "", 0.0, ""), self.etag, 0.0, math.inf)
 
 
 class RunStore(Protocol):

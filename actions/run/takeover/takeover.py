@@ -64,7 +64,7 @@ from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import MOST_FILE_BYTES
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.lease import about_run, take_lease, this_holder
-from actions.run.store.objects import DamagedError, RunStore, StoreLease, TakenError
+from actions.run.store.objects import DamagedError, RunStore, StoreLease, TakenError, taken_by_epoch
 from actions.run.store.rows import append_to_store, read_rows
 from actions.run.takeover.arrival import ArrivalRecords, arrival_records
 from actions.run.takeover.reach import Reached, bring_environment, reach_cluster, require_same_endpoint
@@ -388,7 +388,12 @@ async def _pointed(folder: Path, records: ArrivalRecords, clock: Clock, taken: S
         return ""
     try:
         async with cluster_store(folder, records, clock) as cluster:
-            found = await cluster.lease(folder.name) if cluster is not None else None
+            try:
+                found = await cluster.lease(folder.name) if cluster is not None else None
+            except DamagedError as error:
+                if error.epoch > taken.epoch:
+                    raise taken_by_epoch(folder.name, error.epoch) from error
+                found = error.lease(taken.owner, taken.epoch)
             if cluster is None or found is None:
                 return ""
             if found.epoch > taken.epoch or (found.epoch == taken.epoch and str(found.owner) != str(taken.owner)):

@@ -25,7 +25,7 @@ from actions.run.state.records import LimitReached, Operator
 from actions.run.store.access import KnownStore, known_store, note_answered, note_removed, note_vouched
 from actions.run.store.fence import GRACE_SECONDS, SILENT_SECONDS, TRUST_SECONDS, Fence
 from actions.run.store.lease import LEASE_SECONDS
-from actions.run.store.objects import LeaseDocument, StoreLease
+from actions.run.store.objects import DamagedError, LeaseDocument, StoreLease
 from tests.support.polling import until
 from tests.unit.run.world import make_run
 
@@ -268,6 +268,33 @@ async def test_a_later_epoch_in_the_cluster_ends_a_runner_whose_store_does_not_a
     clocks.pass_time(TRUST_SECONDS - 1)
     with pytest.raises(FencedError, match="ben@bastion-2"):
         await fence.require("PATCH /b", in_cluster=True)
+
+
+class Damaged(Place):
+    """A store whose lease is damaged, and shows the epoch 2, or none; or whose pointer is."""
+
+    epoch = 2
+    is_pointer_alone = False
+
+    async def read(self) -> StoreLease | None:
+        if not self.is_pointer_alone:
+            raise DamagedError("The lease is damaged.", "tag", epoch=self.epoch)
+        return await super().read()
+
+    async def read_pointer(self) -> StoreLease | None:
+        raise DamagedError("The lease is damaged.", "tag", epoch=self.epoch)
+
+
+@pytest.mark.parametrize("is_pointer_alone", [True, False])
+async def test_a_later_epoch_that_a_damaged_lease_shows_ends_a_runner(
+    folder: Path, clocks: Clocks, *, is_pointer_alone: bool
+) -> None:
+    store = Damaged(is_away=True)
+    store.is_pointer_alone = is_pointer_alone
+    with pytest.raises(FencedError, match=r"was taken over \(epoch 2\)"):
+        await a_fence(folder, clocks, store).require("POST /a")
+    store.epoch = 0
+    await a_fence(folder, clocks, store).require("POST /b")
 
 
 def test_what_the_network_loses_is_given_up_before_another_machine_begins() -> None:

@@ -356,6 +356,23 @@ async def test_the_cluster_names_the_new_machine_to_one_that_reaches_the_cluster
     assert (lease.epoch, str(lease.owner)) == (2, str(present_operator()))
 
 
+@pytest.mark.parametrize("epoch", [0, 1, 2, 5])
+async def test_a_damaged_lease_in_the_cluster_names_the_new_machine_too(
+    home: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
+) -> None:
+    cluster, folder = LocalStore(tmp_path / "cluster"), tmp_path / "there" / "runs" / RUN
+    await take_lease(cluster, RUN, ANNA, after=None, about=RunAbout(RUN))
+    (tmp_path / "cluster" / run_key(RUN, LEASE)).write_text(f'{{"epoch": {epoch}}}')
+    if epoch == 5:
+        with pytest.raises(ConflictError, match="epoch 5"):
+            await pointed(home, cluster, folder, monkeypatch)
+        return
+    assert await pointed(home, cluster, folder, monkeypatch) == ""
+    lease = await cluster.lease(RUN)
+    assert lease is not None
+    assert (lease.epoch, str(lease.owner)) == (2, str(present_operator()))
+
+
 async def test_a_later_machine_that_the_cluster_names_is_not_overruled(
     home: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
