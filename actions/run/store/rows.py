@@ -9,6 +9,7 @@ begins. So each record has one place, and of two writers one gets `PreconditionE
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -23,7 +24,7 @@ from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
-from actions.run.store.objects import LATEST, DamagedError, RunStore, TakenError, taken_by_epoch
+from actions.run.store.objects import LATEST, MOST_EPOCH, DamagedError, RunStore, TakenError, taken_by_epoch
 
 MOST_ROWS = 500
 """Records that one call takes."""
@@ -43,7 +44,7 @@ class RowsHead(msgspec.Struct, frozen=True):
 
     schema: int
     """Version of the journal that the records are from."""
-    epoch: int
+    epoch: Annotated[int, msgspec.Meta(ge=1, le=MOST_EPOCH)]
     """Of the lease under which the last of them was written."""
     first: int
     count: int

@@ -83,6 +83,16 @@ async def test_a_damaged_object_of_a_later_epoch_is_not_written_over(
     assert (await run.there()).body == before
 
 
+async def test_an_epoch_that_none_has_is_damage(tmp_path: Path) -> None:
+    run = Taken(tmp_path)
+    last = run.rows[-1].seq
+    await run.writer.begin(epoch=1)
+    await run.writer.append(run.rows, epoch=1)
+    await run.change(b'"epoch":1', b'"epoch":1000000000')
+    assert await run.writer.begin(epoch=1) == last
+    assert b'"epoch":1,' in (await run.there()).body
+
+
 async def test_damage_that_shows_no_epoch_is_not_written_over_while_the_lease_is_of_a_later_one(tmp_path: Path) -> None:
     run = Taken(tmp_path)
     await run.begin()
