@@ -209,19 +209,6 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
     copy_archives(supplies.modules, folder)
 
 
-def found_supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
-    """Return the supplies of a run that are on this machine already.
-
-    Args:
-        blueprint: With its preset applied.
-        binding: The values of its parameters.
-
-    Raises:
-        BlueprintError, ConflictError: A file is not the one that was recorded.
-    """
-    return Supplies(tuple(operator_copies(blueprint, binding)), needed_modules(blueprint, binding))
-
-
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
     """Return what the run will use from elsewhere. An existing cluster may have an operator already.
 

@@ -19,12 +19,12 @@ import stat
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from actions.base.errors import JournalError
 from actions.run.journal.schema import damaged
-from actions.run.journal.store import descriptor_of
+from actions.run.journal.store import RecordRow, descriptor_of, translated
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -251,3 +251,17 @@ def _out_of_wal_mode(image: bytes, path: Path) -> bytes:
     if not image:
         raise damaged(path, "it is empty")
     return image[:18] + b"\x01\x01" + image[20:] if len(image) >= _HEADER_BYTES else image
+
+
+def read_stored(path: Path) -> list[RecordRow]:
+    """Return all records of a journal, oldest first, with their bodies as stored. Takes no lock.
+
+    Raises:
+        JournalError: It cannot be read.
+    """
+    connection = SnapshotReader(path).connect()
+    if connection is None:
+        raise JournalError(f"{path} cannot be read.")
+    with closing(connection), translated(path):
+        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
+        return [RecordRow(*row) for row in found]

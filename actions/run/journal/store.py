@@ -299,11 +299,6 @@ class Journal:
             self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
         return False
 
-    def truncate_log(self) -> None:
-        """Copy all of the log into the database and empty it, unless another process reads or writes."""
-        with translated(self.path, self._lock_seconds):
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
     def is_in_place(self) -> bool:
         """Return whether the open file is still the one at its path: neither deleted nor replaced."""
         try:

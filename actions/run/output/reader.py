@@ -153,11 +153,6 @@ class OutputReader:
         return self._source(number).pod
 
     @_readable
-    def lines_end(self) -> int:
-        """Return the offset behind the last line."""
-        return self._lines.end()
-
-    @_readable
     def values_end(self) -> int:
         """Return the offset behind the last value."""
         return self._points.end()

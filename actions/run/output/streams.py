@@ -336,7 +336,7 @@ def points_in(data: bytes) -> Iterator[SourceLine | tuple[int, LogValue]]:
         except ValueError:
             continue
         if found is not None:
-            yield (line.number if line.number >= 0 else -1 - line.number), found
+            yield number_of_value(line), found
 
 
 def number_of_value(line: PointLine | ProgressLine) -> int:

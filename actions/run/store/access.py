@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.decoding import decode_json
-from actions.base.errors import AccessError, ConflictError, FormatError, RefusedError
+from actions.base.errors import AccessError, ConflictError, RefusedError
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import known_cluster_uid
 from actions.run.journal.folder import read_block, write_block
@@ -21,7 +21,7 @@ from actions.run.objects.inventory import ref_of_owned
 from actions.run.state.view import Goal, RunView
 from actions.run.store.kubernetes import KubernetesStore, choose_namespace
 from actions.run.store.lease_object import NAMESPACE
-from actions.run.store.objects import RunStore, StoreLease
+from actions.run.store.objects import DamagedError, RunStore, StoreLease
 from actions.run.store.s3 import open_store
 
 _STORED_KINDS = ("ConfigMap", "Secret", "Lease")
@@ -116,8 +116,10 @@ def _namespaces(view: RunView) -> list[str]:
 async def _has_lease(store: KubernetesStore, run_id: str) -> bool:
     try:
         return await store.lease(run_id) is not None
-    except (AccessError, FormatError):
-        return False
+    except DamagedError:
+        return True
+    except AccessError:
+        return False  # `choose_namespace` finds out what is allowed there
 
 
 async def require_traces(connection: ClusterConnection, folder: Path, view: RunView) -> None:

@@ -20,7 +20,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -39,8 +39,8 @@ from actions.run.context.secrets import referenced_environment
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, journal_path, runs_folder
 from actions.run.journal.reader import RunReader
-from actions.run.journal.snapshot import SnapshotReader
-from actions.run.journal.store import RecordRow, refuse_network_filesystem, translated
+from actions.run.journal.snapshot import read_stored
+from actions.run.journal.store import RecordRow, refuse_network_filesystem
 from actions.run.output.segments import (
     SealedSegment,
     StreamReader,
@@ -179,13 +179,7 @@ async def _fill(store: LocalStore, folder: Path, view: RunView, withheld: list[W
 
 def _rows(folder: Path) -> list[RecordRow]:
     """Return the records of a run's journal, without known secrets."""
-    path = journal_path(folder)
-    connection = SnapshotReader(path).connect()
-    if connection is None:
-        raise JournalError(f"{path} cannot be read.")
-    with closing(connection), translated(path):
-        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
-        return [row._replace(json=redact(row.json)) for row in (RecordRow(*each) for each in found)]
+    return [row._replace(json=redact(row.json)) for row in read_stored(journal_path(folder))]
 
 
 def _states(folder: Path, withheld: list[Withheld]) -> dict[str, bytes]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from enum import Enum
 from pathlib import Path
 
 import msgspec
 
 from actions.base.decoding import decode_json
-from actions.base.errors import ConsoleError, JournalError
+from actions.base.errors import ConsoleError
 from actions.base.files import read_file
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted
@@ -28,8 +27,7 @@ from actions.run.journal.folder import (
     runs_folder,
 )
 from actions.run.journal.reader import RunReader, load_run
-from actions.run.journal.snapshot import SnapshotReader
-from actions.run.journal.store import RecordRow, translated
+from actions.run.journal.snapshot import read_stored
 from actions.run.state.view import RunState
 from actions.run.store.copy import copies_folder, read_mark
 from actions.run.store.rows import is_same_row
@@ -160,29 +158,16 @@ def _obstacles(folder: Path, run_id: str, days: float, older_than_days: float) -
     if reader.runner_alive and reader.holder is not None:
         yield f"its runner, process {reader.holder.pid}, is alive"
     newer = folder.with_name(run_id)
-    theirs = {row.seq: row for row in (_rows(newer) if journal_path(newer).exists() else [])}
-    missing = sum(row.seq not in theirs or not is_same_row(row, theirs[row.seq]) for row in _rows(folder))
+    theirs = {row.seq: row for row in (read_stored(journal_path(newer)) if journal_path(newer).exists() else [])}
+    missing = sum(
+        row.seq not in theirs or not is_same_row(row, theirs[row.seq]) for row in read_stored(journal_path(folder))
+    )
     if missing:
         yield f"{counted(missing, 'record')} of it {'is' if missing == 1 else 'are'} in no newer journal"
     if days < older_than_days:
         yield f"it was put aside {counted(max(int(days), 0), 'day')} ago"
     if state := _lone_state(folder, newer):
         yield f"{state} is a Terraform state that the run's folder does not have"
-
-
-def _rows(folder: Path) -> list[RecordRow]:
-    """Return the records of a journal as they are stored. Takes no lock.
-
-    Raises:
-        JournalError: It cannot be read.
-    """
-    path = journal_path(folder)
-    connection = SnapshotReader(path).connect()
-    if connection is None:
-        raise JournalError(f"{path} cannot be read.")
-    with closing(connection), translated(path):
-        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
-        return [RecordRow(*row) for row in found]
 
 
 class _State(msgspec.Struct):

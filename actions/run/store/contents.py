@@ -141,13 +141,13 @@ class StoreContents:
             self.forget()
 
     async def compare(self, store: RunStore) -> None:
-        """Require that no other machine has written a record.
+        """Require that no other machine has written a record, or an object at a later epoch.
 
         Raises:
             TakenError: One has.
             ConsoleError: As `RunStore`.
         """
-        await self._writer_to(store).compare()
+        await self._writer_to(store).compare(epoch=self._epoch)
 
     def _writer_to(self, store: RunStore) -> RowWriter:
         return RowWriter(store, self._run_id, lambda after, limit: self._journal.rows(after, limit=limit))

@@ -301,9 +301,7 @@ def refreshed_copy(url: str, run_id: str, *, region: str = "") -> Path:
     Raises:
         ConsoleError: As `fetch_run`, and `open_store`.
     """
-    folder = copy_path(run_id)
-    asyncio.run(fetch_run(kept_store(url, region), run_id, folder))
-    return folder
+    return asyncio.run(copied_from(kept_store(url, region), run_id))
 
 
 async def copied_from(store: RunStore, run_id: str) -> Path:

@@ -17,10 +17,11 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.guard import FencedError, guarded_by
 from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiError
+from actions.run.state.records import Operator
 from actions.run.state.view import RunView
 from actions.run.store.access import known_store, note_answered
 from actions.run.store.elsewhere import deed_of, note_elsewhere
-from actions.run.store.objects import StoreLease
+from actions.run.store.objects import DamagedError, StoreLease
 
 TRUST_SECONDS = 10.0
 """Time for which an answer of the store counts."""
@@ -216,12 +217,12 @@ class Fence:
     async def _question(self, began: tuple[float, float]) -> ConsoleError | None:
         """Ask the store once, and take its answer; return why there is none."""
         try:
-            seen = await _answered(self._arbiter.read)
+            seen = await self._answered(self._arbiter.read)
         except ConsoleError as error:
             self._look_for_absence()
             return error
         if seen is not None and (seen.epoch > self._epoch or self._is_renewed(seen)):
-            self._lose(seen)
+            self._lose(seen.owner, seen.epoch)
         elif self._other is not None:
             self._verified = None  # the answers of before count no more either
         else:
@@ -236,12 +237,28 @@ class Fence:
         if self._arbiter.is_in_cluster:
             return False
         try:
-            seen = await _answered(self._arbiter.read_pointer)
+            seen = await self._answered(self._arbiter.read_pointer)
         except ConsoleError as error:
             return _is_refusal(error)
         if seen is not None and seen.epoch > self._epoch:
-            self._lose(seen)
+            self._lose(seen.owner, seen.epoch)
         return True
+
+    async def _answered(self, read: Reader) -> StoreLease | None:
+        """Return an answer. A damaged lease is none, but for the later epoch that it may show.
+
+        Raises:
+            ConsoleError: There is none in time.
+        """
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await read()
+        except (TimeoutError, OSError) as error:
+            raise UnreachableError(f"No answer within {_ANSWER_SECONDS:.0f} s.") from error
+        except DamagedError as error:
+            if error.epoch > self._epoch:
+                self._lose(None, error.epoch)
+            raise
 
     def _is_renewed(self, seen: StoreLease) -> bool:
         """Return whether another holder of this epoch has renewed its lease; keep one of which that is not known."""
@@ -258,30 +275,30 @@ class Fence:
 
     def _has_to_wait(self) -> bool:
         """Return whether no change may be made before the store has answered, or a person has vouched."""
-        if self._other is not None:
-            return True
+        if self._other is not None and self._silence is None:
+            return True  # the store says so itself
         known = known_store(self._folder)
         is_released = known.is_removed or known.is_vouched or self._arbiter.may_be_gone()
-        return self._was_away and bool(known.address) and not is_released
+        return (self._other is not None or (self._was_away and bool(known.address))) and not is_released
 
     def _obstacle(self) -> str:
         """Return why a change has to wait, as a sentence."""
-        if self._other is not None:
-            owner = one_line(str(self._other[0].owner))
-            return (
-                f"{self._arbiter.name} has a lease of {owner}: this machine before its restart, or another one with a "
-                f"copy of the run's folder. Without a renewal the run goes on here after {SILENT_SECONDS:.0f} s."
-            )
+        way_out = f"If none has: eksml-tui runs resume {self._run_id} --without-store."
         why = self._silence.message if self._silence else ""
-        return (
-            "this process has just begun, or was stopped or asleep, and another machine may have taken the run over. "
-            f"If none has: eksml-tui runs resume {self._run_id} --without-store. {why}"
-        )
+        if self._other is None:
+            begun = "this process has just begun, or was stopped or asleep, and another machine may have taken the run"
+            return f"{begun} over. {way_out} {why}"
+        holder = f"{one_line(str(self._other[0].owner))}: this machine before its restart, or another one"
+        if self._silence is None:
+            going_on = f"Without a renewal the run goes on here after {SILENT_SECONDS:.0f} s."
+            return f"{self._arbiter.name} has a lease of {holder} with a copy of the run's folder. {going_on}"
+        silent = f"{self._arbiter.name} does not answer, and had a lease of {holder}, which may have the run."
+        return f"{silent} {way_out} {why}"
 
-    def _lose(self, seen: StoreLease) -> None:
-        is_copy = seen.epoch == self._epoch
-        self._deed = deed_of(seen.owner, seen.epoch, is_copy=is_copy)
-        note_elsewhere(self._folder, seen.owner, seen.epoch, self._source, is_copy=is_copy)
+    def _lose(self, owner: Operator | None, epoch: int) -> None:
+        is_copy = epoch == self._epoch
+        self._deed = deed_of(owner, epoch, is_copy=is_copy)
+        note_elsewhere(self._folder, owner, epoch, self._source, is_copy=is_copy)
         self._lost.set()
 
     def _refuse_if_lost(self, deed: str) -> None:
@@ -323,19 +340,6 @@ class Fence:
     def _now(self) -> tuple[float, float]:
         """Return the time since the machine's start, and the wall time, in seconds."""
         return self._boot(), self._clock.now().timestamp()
-
-
-async def _answered(read: Reader) -> StoreLease | None:
-    """Return an answer.
-
-    Raises:
-        ConsoleError: There is none in time.
-    """
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            return await read()
-    except (TimeoutError, OSError) as error:
-        raise UnreachableError(f"No answer within {_ANSWER_SECONDS:.0f} s.") from error
 
 
 def _is_refusal(error: ConsoleError | None) -> bool:

@@ -153,9 +153,12 @@ async def renew_lease(
 ) -> StoreLease:
     """Renew our lease, also after its end if no other machine has taken it; with `seconds` 0, give it back.
 
+    One of an earlier epoch is written over: while ours was removed, that machine, which it ends, has made its own anew.
+
     Raises:
         TakenError: Another has it.
         LeaseConflictError: It was removed.
+        RefusedError: The store takes none of several writes.
     """
     document = replace(
         lease.document,
@@ -164,7 +167,7 @@ async def renew_lease(
         nonce=secrets.token_hex(8),
         status=status or lease.status,
     )
-    return await _written(store, run_id, document, lease, makes_anew=False)
+    return await _written(store, run_id, document, lease, is_renewal=True)
 
 
 async def claim_lease(
@@ -193,6 +196,7 @@ async def claim_lease(
     Raises:
         TakenError: A later epoch has it, or a machine that lives at the same epoch.
         LeaseHeldError: Another machine has it at the same epoch, and it has not ended: try again, with this lease.
+        RefusedError: Machines of earlier epochs were faster each time.
     """
     for attempt in range(1, _CLAIMS + 1):
         found = await store.lease(run_id)
@@ -208,7 +212,9 @@ async def claim_lease(
             return await take_lease(
                 store, run_id, owner, after=found, epoch=epoch, holder=holder, status=status, about=about
             )
-        except TakenError:
+        except TakenError as error:
+            if attempt == _CLAIMS and error.epoch < epoch:
+                raise _outrun(store, run_id, error.epoch, attempt) from error
             if attempt == _CLAIMS:
                 raise
     raise AssertionError
@@ -220,16 +226,17 @@ def _is_held(found: StoreLease, epoch: int, holder: str) -> bool:
 
 
 async def _written(
-    store: RunStore, run_id: str, document: LeaseDocument, after: StoreLease | None, *, makes_anew: bool = True
+    store: RunStore, run_id: str, document: LeaseDocument, after: StoreLease | None, *, is_renewal: bool = False
 ) -> StoreLease:
-    """Write a lease; over what an earlier write of ours has left, and if `makes_anew` again if it was removed.
+    """Write a lease over what an earlier write of ours has left.
 
+    A renewal is written over a lease of an earlier epoch, too; another write again if that of before was removed.
     Several of ours may be on their way, if the store is slow: each of them may land between a read and the next write.
 
     Raises:
         TakenError: Another machine has written.
-        LeaseConflictError: It was removed, and is not made anew.
-        RefusedError: The store refuses each write, and has none but ours.
+        LeaseConflictError: It was removed, and this is a renewal.
+        RefusedError: The store refuses each write, though no machine of this epoch or a later one has written.
     """
     _sent.append(document.nonce)
     condition = after
@@ -237,12 +244,23 @@ async def _written(
         try:
             return await store.put_lease(run_id, document, after=condition)
         except LeaseConflictError as error:
-            if error.found is None and not makes_anew:
+            if error.found is None and is_renewal:
                 raise
             condition = error.found
+        if is_renewal and condition is not None and condition.epoch < document.epoch:
+            continue
         if condition is not None and not (after is not None and _is_ours(condition, document)):
             raise _taken_by(run_id, condition, document.epoch)
+    if condition is not None and condition.epoch < document.epoch:
+        raise _outrun(store, run_id, condition.epoch, _OWN_WRITES + 1)
     raise RefusedError(f"{store.address} refuses the lease of {run_id}, though no other machine has written it.")
+
+
+def _outrun(store: RunStore, run_id: str, epoch: int, attempts: int) -> RefusedError:
+    return RefusedError(
+        f"{store.address} has not taken the lease of {run_id} in {attempts} attempts: before the last one a machine of "
+        f"an earlier epoch ({epoch}) has written its own."
+    )
 
 
 def _is_ours(found: StoreLease, document: LeaseDocument) -> bool:

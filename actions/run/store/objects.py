@@ -7,6 +7,7 @@ object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Protocol, TypeVar
 
@@ -161,6 +162,12 @@ class TakenError(ConflictError):
         self.owner = owner
 
 
+def taken_by_epoch(run_id: str, epoch: int) -> TakenError:
+    """Return the error for a sign of a later epoch that does not name its machine."""
+    hint = "Look at who has it: eksml-tui runs list --store."
+    return TakenError(f"Another machine has taken over {run_id} meanwhile (epoch {epoch}).", epoch=epoch, hint=hint)
+
+
 class LeaseConflictError(ConflictError):
     """A lease was not written: it is not the one that was read.
 
@@ -180,17 +187,17 @@ class DamagedError(FormatError):
     Args:
         message: One sentence.
         etag: Of what is there: the condition of the write that replaces it.
-        epoch: That it shows all the same; 0 if it shows none.
+        epoch: That it shows all the same; 0 if it shows none, and none of damage.
     """
 
     def __init__(self, message: str, etag: str, *, epoch: int = 0) -> None:
         super().__init__(message)
         self.etag = etag
-        self.epoch = epoch
+        self.epoch = epoch if 1 <= epoch <= MOST_EPOCH else 0
 
     def lease(self, owner: Operator, epoch: int) -> StoreLease:
-        """Return a stand-in for a damaged lease, to be written over."""
-        return StoreLease(LeaseDocument(epoch, owner, "", "", 0.0, ""), self.etag, 0.0)
+        """Return a stand-in for a damaged lease, to be written over: no sign of a machine, so its age has no end."""
+        return StoreLease(LeaseDocument(epoch, owner, "", "", 0.0, ""), self.etag, 0.0, math.inf)
 
 
 class RunStore(Protocol):
@@ -412,8 +419,21 @@ def lease_in(found: StoredObject, run_id: str) -> StoreLease:
     try:
         document = lease_document(found.body, run_id)
     except FormatError as error:
-        raise DamagedError(error.message, found.etag) from error
+        raise DamagedError(error.message, found.etag, epoch=_epoch_shown(found.body)) from error
     return StoreLease(document, found.etag, found.modified_at, found.age_seconds)
+
+
+class _Numbered(msgspec.Struct):
+    """The part of a lease that counts also where the rest is damage, or of a later version."""
+
+    epoch: int
+
+
+def _epoch_shown(body: bytes) -> int:
+    try:
+        return decode_json(body, _Numbered).epoch
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return 0
 
 
 def clean_owner(owner: Operator) -> Operator:

@@ -51,6 +51,7 @@ from actions.run.store.objects import (
     RunStore,
     StoreLease,
     TakenError,
+    taken_by_epoch,
 )
 
 LOOK_SECONDS = 1.0
@@ -323,8 +324,13 @@ class Publisher:
         self.renewed_at = now
 
     async def _claimed(self, store: RunStore, view: RunView) -> StoreLease:
-        """Take the lease that this machine has by its journal; not where the run may have been torn down."""
-        await self._access.read()
+        """Take the lease that this machine has by its journal; not where the run may have been torn down.
+
+        Raises:
+            TakenError: Another machine has it, or there is none, and one has written a record.
+        """
+        if await self._access.read() is None:
+            await self.contents.compare(store)  # it was removed, perhaps another machine's
         return await claim_lease(
             store,
             self._run_id,
@@ -343,7 +349,7 @@ class Publisher:
             TakenError: Another machine has.
         """
         if damaged.epoch > view.epoch:
-            raise TakenError(f"Another machine has taken over {self._run_id}.", epoch=damaged.epoch)
+            raise taken_by_epoch(self._run_id, damaged.epoch)
         await self.contents.compare(store)
         return await self._taken_over(store, view, damaged.lease(self._owner, view.epoch), LEASE_SECONDS)
 

@@ -9,6 +9,7 @@ begins. So each record has one place, and of two writers one gets `PreconditionE
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -23,7 +24,7 @@ from actions.run.context.store_address import run_key
 from actions.run.journal.schema import SCHEMA_VERSION
 from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
-from actions.run.store.objects import LATEST, DamagedError, RunStore, TakenError
+from actions.run.store.objects import LATEST, MOST_EPOCH, DamagedError, RunStore, TakenError, taken_by_epoch
 
 MOST_ROWS = 500
 """Records that one call takes."""
@@ -43,7 +44,7 @@ class RowsHead(msgspec.Struct, frozen=True):
 
     schema: int
     """Version of the journal that the records are from."""
-    epoch: int
+    epoch: Annotated[int, msgspec.Meta(ge=1, le=MOST_EPOCH)]
     """Of the lease under which the last of them was written."""
     first: int
     count: int
@@ -107,10 +108,15 @@ async def rows_of(store: RunStore, listed: Sequence[ListedObject], *, after: int
     is_all = any(first_row_of(name) == after + 1 for name in names)  # the one before ends with `after`
     wanted = [*([] if is_all else begun[-1:]), *names[len(begun) :]]
     rows: list[RecordRow] = []
-    for found in await at_once(wanted, lambda name: read_rows_object(store, name)):
+    for name, found in zip(wanted, await at_once(wanted, lambda name: _rows_or_damage(store, name)), strict=True):
         expected = rows[-1].seq + 1 if rows else after + 1
-        if found.head.first > expected:
-            raise FormatError(f"The journal in {store.address} lacks record {expected}: {found.name} follows.")
+        is_damaged = isinstance(found, DamagedError)
+        if first_row_of(name) > expected:
+            lacking = f"The journal in {store.address} lacks record {expected}: {name} follows"
+            hint = "Remove that object, if the run's own machine does not write it again." if is_damaged else ""
+            raise FormatError(f"{lacking}{', and is damaged' if is_damaged else ''}.", hint=hint)
+        if isinstance(found, DamagedError):
+            raise found
         rows.extend(row for row in found.rows if row.seq >= expected)
     return rows
 
@@ -125,6 +131,13 @@ async def read_rows_object(store: RunStore, name: str) -> RowsObject:
     if found is None:
         raise FormatError(f"{name} is gone from {store.address}.")
     return _object_in(found, name)
+
+
+async def _rows_or_damage(store: RunStore, name: str) -> RowsObject | DamagedError:
+    try:
+        return await read_rows_object(store, name)
+    except DamagedError as error:
+        return error
 
 
 class RowWriter:
@@ -144,20 +157,22 @@ class RowWriter:
         self.etags: dict[str, str] = {}
         """Of all objects with records, by name, as they were read or written last."""
 
-    async def compare(self) -> dict[str, RowsObject | DamagedError]:
+    async def compare(self, *, epoch: int) -> dict[str, RowsObject | DamagedError]:
         """Require that all records of the store are in the journal here. Returns its objects by name, in order.
 
+        Args:
+            epoch: Of this writer.
+
         Raises:
-            TakenError: The store has other records.
+            TakenError: The store has other records, or an object of a later epoch, be it damaged.
             FormatError: An object is of a later version of the program.
         """
         listed = await self._store.objects(run_key(self._run_id, "journal/"))
         names = sorted(item.key for item in listed if first_row_of(item.key))
-        found = dict(zip(names, await at_once(names, self._read), strict=True))
-        for one in found.values():
-            if isinstance(one, RowsObject):
-                self._require_ours(one)
-        return found
+        objects = await at_once(names, lambda name: _rows_or_damage(self._store, name))
+        for one in objects:
+            self._require_ours(one, epoch)
+        return dict(zip(names, objects, strict=True))
 
     async def begin(self, *, epoch: int) -> int:
         """Compare the store with the journal here, and write again what was damaged, or removed between other records.
@@ -169,19 +184,20 @@ class RowWriter:
             The number of the last record in the store.
 
         Raises:
-            TakenError: The store has other records, or a damaged object of a later epoch.
-            FormatError: An object is damaged, or of a later version of the program.
+            TakenError: The store has other records, or an object or lease of a later epoch.
+            FormatError: An object is damaged and the journal here has none of its records, or it is of a later version
+                of the program; or the lease is damaged, too.
         """
-        found = await self.compare()
-        later = max((one.epoch for one in found.values() if isinstance(one, DamagedError)), default=0)
-        if later > epoch:
-            raise TakenError(f"Another machine has taken over {self._run_id} (epoch {later}).", epoch=later)
+        found = await self.compare(epoch=epoch)
+        if any(isinstance(one, DamagedError) for one in found.values()):  # it may not show by whom it is
+            await self._require_lease(epoch)
         firsts = [*map(first_row_of, found), 10**_SEQ_DIGITS]
         end, self._tail, self.etags = 0, None, {}
         for (name, one), follower in zip(found.items(), firsts[1:], strict=True):
+            damaged = one if isinstance(one, DamagedError) else None
             while end + 1 < first_row_of(name):
-                end = (await self._fill(end, first_row_of(name), epoch)).last
-            there = await self._fill(end, follower, epoch, etag=one.etag) if isinstance(one, DamagedError) else one
+                end = (await self._fill(end, first_row_of(name), epoch, damaged)).last
+            there = one if isinstance(one, RowsObject) else await self._fill(end, follower, epoch, one, etag=one.etag)
             end, self._tail, self.etags[name] = there.last, there, there.etag
         return end
 
@@ -210,23 +226,37 @@ class RowWriter:
                 self._tail = _object_in(error.found, name)
             except DamagedError:
                 return await self.begin(epoch=epoch)
-            self._require_ours(self._tail)
+            self._require_ours(self._tail, epoch)
         self.etags[self._tail.name] = self._tail.etag
         return self._tail.last
 
-    async def _read(self, name: str) -> RowsObject | DamagedError:
-        try:
-            return await read_rows_object(self._store, name)
-        except DamagedError as error:
-            return error
+    def _require_ours(self, there: RowsObject | DamagedError, epoch: int) -> None:
+        """Require that an object is of this machine or of an earlier one, and has no other records than the journal."""
+        rows, its_epoch = ((), there.epoch) if isinstance(there, DamagedError) else (there.rows, there.head.epoch)
+        ours = {row.seq: row for row in self._rows(rows[0].seq - 1, len(rows))} if rows else {}
+        for row in rows:
+            if row.seq not in ours or not is_same_row(ours[row.seq], row):
+                raise TakenError(
+                    f"Another machine has written record {row.seq} of {self._run_id} (epoch {its_epoch}): "
+                    "this one stops carrying it out.",
+                    epoch=its_epoch,
+                )
+        if its_epoch > epoch:
+            raise taken_by_epoch(self._run_id, its_epoch)
 
-    def _require_ours(self, there: RowsObject) -> None:
-        first = there.head.first
-        common_end(there.rows, there.head.epoch, self._rows(first - 1, len(there.rows)), self._run_id)
+    async def _require_lease(self, epoch: int) -> None:
+        lease = await self._store.lease(self._run_id)
+        if lease is not None and lease.epoch > epoch:
+            raise taken_by_epoch(self._run_id, lease.epoch)
 
-    async def _fill(self, end: int, first: int, epoch: int, *, etag: str = "") -> RowsObject:
+    async def _fill(
+        self, end: int, first: int, epoch: int, damaged: DamagedError | None, *, etag: str = ""
+    ) -> RowsObject:
         """Write an object with records behind `end` and before `first`, over a damaged one if that has an `etag`."""
         rows = self._rows(end, min(first - 1 - end, MOST_ROWS))
+        if not rows and damaged is not None:
+            message = f"{damaged.message} The journal of {self._run_id} has no record {end + 1}, and none behind it."
+            raise FormatError(message, hint=f"Remove that object from {self._store.address}.")
         if not rows:
             raise FormatError(
                 f"{self._store.address} lacks record {end + 1} of {self._run_id}, and so does its journal."
@@ -269,11 +299,7 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
     while True:
         newest = await _tail_of(store, run_id)
         if newest is not None and newest.head.epoch > epoch:
-            raise TakenError(
-                f"Another machine has taken over {run_id} meanwhile (epoch {newest.head.epoch}).",
-                epoch=newest.head.epoch,
-                hint="Look at who has it: eksml-tui runs list --store.",
-            )
+            raise taken_by_epoch(run_id, newest.head.epoch)
         last = newest.last if newest is not None else 0
         row = RecordRow(last + 1, clock.now().timestamp(), OPERATOR, record_kind(body), "", 0, encode_body(body))
         try:
@@ -281,29 +307,6 @@ async def append_to_store(store: RunStore, run_id: str, body: Body, *, clock: Cl
         except PreconditionError:
             continue  # the earlier machine was faster: its record counts, and this one follows
         return row
-
-
-def common_end(there: Sequence[RecordRow], epoch: int, ours: Sequence[RecordRow], run_id: str) -> int:
-    """Return the number of the last record of an object, if all of it is in our journal.
-
-    Args:
-        there: The records of the object.
-        epoch: Of who has written it.
-        ours: The records of the journal, from the first one of the object on.
-        run_id: The run.
-
-    Raises:
-        TakenError: A record is another one, or not in `ours`.
-    """
-    known = {row.seq: row for row in ours}
-    for row in there:
-        if row.seq not in known or not is_same_row(known[row.seq], row):
-            raise TakenError(
-                f"Another machine has written record {row.seq} of {run_id} (epoch {epoch}): "
-                "this one stops carrying it out.",
-                epoch=epoch,
-            )
-    return there[-1].seq
 
 
 def is_same_row(ours: RecordRow, theirs: RecordRow) -> bool:

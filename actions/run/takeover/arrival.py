@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -71,11 +70,6 @@ class ArrivalRecords:
         self._journal.close()
 
 
-@contextmanager
-def arrival_records(folder: Path, clock: Clock) -> Iterator[ArrivalRecords]:
+def arrival_records(folder: Path, clock: Clock) -> closing[ArrivalRecords]:
     """Open the journal of a run without a runner, and close it at the end."""
-    records = ArrivalRecords(folder, clock)
-    try:
-        yield records
-    finally:
-        records.close()
+    return closing(ArrivalRecords(folder, clock))

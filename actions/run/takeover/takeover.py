@@ -19,10 +19,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
-from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UsageError
+from actions.base.errors import (
+    AccessError,
+    ConflictError,
+    ConsoleError,
+    FormatError,
+    MissingError,
+    RefusedError,
+    UsageError,
+)
 from actions.base.executors import in_thread
 from actions.base.files import private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
@@ -42,8 +51,10 @@ from actions.run.journal.folder import (
     watched_path,
 )
 from actions.run.journal.reader import RunReader, load_run
+from actions.run.journal.store import RecordRow
 from actions.run.journal.watched import WatchedOnly, end_watching, read_watched, write_watched
-from actions.run.state.records import Operator, TakenOver
+from actions.run.state.fold import fold
+from actions.run.state.records import JournalRecord, Operator, TakenOver, decode_body
 from actions.run.state.view import RunState, StageState
 from actions.run.store.access import note_answered
 from actions.run.store.archive import ArchivedRun
@@ -53,8 +64,8 @@ from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import MOST_FILE_BYTES
 from actions.run.store.kubernetes import open_cluster_store
 from actions.run.store.lease import about_run, take_lease, this_holder
-from actions.run.store.objects import RunStore, StoreLease, TakenError
-from actions.run.store.rows import append_to_store, newest_rows
+from actions.run.store.objects import DamagedError, RunStore, StoreLease, TakenError, taken_by_epoch
+from actions.run.store.rows import append_to_store, read_rows
 from actions.run.takeover.arrival import ArrivalRecords, arrival_records
 from actions.run.takeover.reach import Reached, bring_environment, reach_cluster, require_same_endpoint
 from actions.run.takeover.strays import Searched, record_strays
@@ -69,6 +80,8 @@ YOUNG_SECONDS = 90.0
 """A heartbeat in the cluster that is younger than this may be followed by another one."""
 _LOOK_SECONDS = 10.0
 """Limit of the look at the cluster of a run whose store has had no sign for a while."""
+
+_WRITES_AGAIN = "Resume it on the machine that has it: that writes it again."
 
 Say = Callable[[str], None]
 
@@ -104,28 +117,28 @@ async def take_over_run(
         store: The run's.
         clock: The machine's.
         confirm: The run's id, typed by the operator: needed while the earlier machine may be alive.
-        is_machine_gone: The operator states that the earlier machine no longer exists: locks that it left may
-            be removed, and nothing is waited for.
+        is_machine_gone: The earlier machine is stated to be gone: it is not waited for, its locks may be removed.
         environment: Variables of the run's processes; see `start_runner`.
         target: A context of this machine for the run's cluster; `None` for what the run began with.
         say: Takes a sentence on each step.
         starts: Start the runner.
 
     Raises:
-        MissingError: The store has no such run.
         UsageError: The earlier machine may be alive, and `confirm` is not the run's id. Nothing was changed.
         ConflictError: Another machine takes it over at the same time.
         RefusedError: This machine carries it out already, or the run leads to places that this machine has not chosen.
-        ConsoleError: The store does not answer.
+        FormatError: Something in the store is damaged or missing; see `_known_lease` and `_require_records`.
+        ConsoleError: The store does not answer, or has no such run.
     """
     refuse_if_readonly(f"the takeover of {run_id}")
     folder = private_directory(runs_folder()) / run_id
-    lease = await _known_lease(store, run_id)
+    lease = await _known_lease(store, run_id, is_released=is_machine_gone and confirm == run_id)
     if target is not None and _is_idle_own(folder, lease):
         return await _reached_again(folder, clock, lease, target, environment=environment, say=say, starts=starts)
     _refuse_own(folder, lease)
     require_same_endpoint(await _brought_variables(store, run_id), environment or {})
     await _require_silence(run_id, store, clock, lease, confirm, target=target, environment=environment)
+    await _require_records(store, run_id, lease, is_machine_gone=is_machine_gone, say=say)
     lease, taken = await _lease_taken(run_id, store, lease, is_confirmed=confirm == run_id)
     say(f"The run's lease is this machine's now (epoch {taken.epoch}).")
     await _brought(store, folder, taken, clock, previous=lease.owner, is_previous_gone=is_machine_gone)
@@ -158,14 +171,26 @@ def _has_work(folder: Path) -> bool:
     return load_run(folder).state is not RunState.TORN_DOWN
 
 
-async def _known_lease(store: RunStore, run_id: str) -> StoreLease:
+async def _known_lease(store: RunStore, run_id: str, *, is_released: bool = False) -> StoreLease:
     """Return the lease of a run that a runner may have begun with.
+
+    Args:
+        store: The run's.
+        run_id: The run.
+        is_released: The operator has stated that no machine has it: for a damaged lease there is a stand-in.
 
     Raises:
         MissingError: The store has no such run.
+        DamagedError: It is damaged.
         RefusedError: It only names the run's store.
     """
-    lease = await store.lease(run_id)
+    try:
+        lease = await store.lease(run_id)
+    except DamagedError as error:
+        if not is_released:
+            error.hint = f"{_WRITES_AGAIN} If it no longer exists: --confirm {run_id} --machine-is-gone."
+            raise
+        lease = await _stand_in(store, run_id, error)
     if lease is None:
         raise MissingError(
             f"There is no run {run_id!r} in {store.address}.",
@@ -178,6 +203,53 @@ async def _known_lease(store: RunStore, run_id: str) -> StoreLease:
             hint=takeover_command(run_id, lease.about.store),
         )
     return lease
+
+
+async def _stand_in(store: RunStore, run_id: str, damaged: DamagedError) -> StoreLease:
+    """Return what the records of a run tell of its damaged lease, to be written over."""
+    rows = await _records(store, run_id)
+    records = [
+        JournalRecord(row.seq, row.at, row.writer, row.stage, row.attempt, decode_body(row.json)) for row in rows
+    ]
+    view = fold(records)
+    lease = damaged.lease(view.owner or present_operator(), max(damaged.epoch, view.epoch))
+    return replace(lease, document=replace(lease.document, about=about_run(view)))
+
+
+async def _records(store: RunStore, run_id: str) -> list[RecordRow]:
+    """Return the records of a run: at least its first one, without which no other machine can carry it out.
+
+    Raises:
+        MissingError: The store has none yet.
+        FormatError: One is damaged or missing.
+    """
+    try:
+        rows = await read_rows(store, run_id)
+    except FormatError as error:
+        error.hint = error.hint or _WRITES_AGAIN
+        raise
+    if not rows:
+        raise MissingError(
+            f"{store.address} has no record of {run_id} yet: no other machine can carry it out.",
+            hint="Try again a little later, or resume it on the machine that has launched it.",
+        )
+    return rows
+
+
+async def _require_records(store: RunStore, run_id: str, lease: StoreLease, *, is_machine_gone: bool, say: Say) -> None:
+    """Require all records of a run while its lease is the earlier machine's: that alone can write them again.
+
+    Raises:
+        MissingError: The store has none yet.
+        FormatError: One is damaged or missing. For the newest ones, a machine that no longer exists is not waited for.
+    """
+    last, known = (await _records(store, run_id))[-1].seq, lease.status.last_seq
+    if last >= known:
+        return
+    lacking = f"The journal in {store.address} ends with record {last}, and has had {known}."
+    if not is_machine_gone:
+        raise FormatError(lacking, hint=f"{_WRITES_AGAIN} If it no longer exists: --machine-is-gone.")
+    say(f"{lacking} What the run did after that is not known.")
 
 
 async def _brought_variables(store: RunStore, run_id: str) -> dict[str, str]:
@@ -197,14 +269,8 @@ async def _lease_taken(
         The lease as it was last, and the new one.
 
     Raises:
-        MissingError: The store has no record of the run yet: without its first one no other machine can carry it out.
         ConflictError: Another machine has it now, or that of which no sign was expected is alive.
     """
-    if newest_rows(await store.objects(run_key(run_id, "journal/"))) is None:
-        raise MissingError(
-            f"{store.address} has no record of {run_id} yet: no other machine can carry it out.",
-            hint="Try again a little later, or resume it on the machine that has launched it.",
-        )
     for attempt in range(1, _CLAIMS + 1):
         try:
             return lease, await take_lease(store, run_id, present_operator(), after=lease)
@@ -322,7 +388,12 @@ async def _pointed(folder: Path, records: ArrivalRecords, clock: Clock, taken: S
         return ""
     try:
         async with cluster_store(folder, records, clock) as cluster:
-            found = await cluster.lease(folder.name) if cluster is not None else None
+            try:
+                found = await cluster.lease(folder.name) if cluster is not None else None
+            except DamagedError as error:
+                if error.epoch > taken.epoch:
+                    raise taken_by_epoch(folder.name, error.epoch) from error
+                found = error.lease(taken.owner, taken.epoch)
             if cluster is None or found is None:
                 return ""
             if found.epoch > taken.epoch or (found.epoch == taken.epoch and str(found.owner) != str(taken.owner)):

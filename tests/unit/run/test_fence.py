@@ -25,7 +25,7 @@ from actions.run.state.records import LimitReached, Operator
 from actions.run.store.access import KnownStore, known_store, note_answered, note_removed, note_vouched
 from actions.run.store.fence import GRACE_SECONDS, SILENT_SECONDS, TRUST_SECONDS, Fence
 from actions.run.store.lease import LEASE_SECONDS
-from actions.run.store.objects import LeaseDocument, StoreLease
+from actions.run.store.objects import DamagedError, LeaseDocument, StoreLease
 from tests.support.polling import until
 from tests.unit.run.world import make_run
 
@@ -270,6 +270,33 @@ async def test_a_later_epoch_in_the_cluster_ends_a_runner_whose_store_does_not_a
         await fence.require("PATCH /b", in_cluster=True)
 
 
+class Damaged(Place):
+    """A store whose lease is damaged, and shows the epoch 2, or none; or whose pointer is."""
+
+    epoch = 2
+    is_pointer_alone = False
+
+    async def read(self) -> StoreLease | None:
+        if not self.is_pointer_alone:
+            raise DamagedError("The lease is damaged.", "tag", epoch=self.epoch)
+        return await super().read()
+
+    async def read_pointer(self) -> StoreLease | None:
+        raise DamagedError("The lease is damaged.", "tag", epoch=self.epoch)
+
+
+@pytest.mark.parametrize("is_pointer_alone", [True, False])
+async def test_a_later_epoch_that_a_damaged_lease_shows_ends_a_runner(
+    folder: Path, clocks: Clocks, *, is_pointer_alone: bool
+) -> None:
+    store = Damaged(is_away=True)
+    store.is_pointer_alone = is_pointer_alone
+    with pytest.raises(FencedError, match=r"was taken over \(epoch 2\)"):
+        await a_fence(folder, clocks, store).require("POST /a")
+    store.epoch = 0
+    await a_fence(folder, clocks, store).require("POST /b")
+
+
 def test_what_the_network_loses_is_given_up_before_another_machine_begins() -> None:
     assert TRUST_SECONDS + UNACKNOWLEDGED_SECONDS <= GRACE_SECONDS
 
@@ -498,6 +525,36 @@ async def test_a_machine_before_its_restart_is_waited_for_and_not_for_long(folde
     began = clocks.boot
     await fence.require("POST /c")
     assert clocks.boot == began
+
+
+class Falling(Place):
+    """A store that answers three times."""
+
+    async def read(self) -> StoreLease | None:
+        if self.asked == 3:
+            self.cut_off()
+        return await super().read()
+
+
+@pytest.mark.parametrize("how", ["its teardown removes it", "a person vouches"])
+async def test_a_store_that_is_silent_after_it_has_named_another_machine_can_be_given_up(
+    folder: Path, clocks: Clocks, how: str
+) -> None:
+    notes: list[str] = []
+    store = Falling(a_lease(1, ANNA, OTHER, "sign 1"))
+    note_vouched(folder)  # before the answer, which counts
+    waiting = asyncio.ensure_future(a_fence(folder, clocks, store, holder=MINE, notes=notes).require("terraform apply"))
+    await until(lambda: clocks.slept >= SILENT_SECONDS, "the fence to wait for an answer")
+    assert not waiting.done()
+    assert "Without a renewal the run goes on here after 45 s." in notes[2]
+    run = load_run(folder).id
+    assert "s3://team/ml does not answer, and had a lease of anna@bastion-1: this machine before" in notes[-1]
+    assert notes[-1].endswith(f"If none has: eksml-tui runs resume {run} --without-store. AWS did not answer.")
+    if how == "a person vouches":
+        note_vouched(folder)
+    else:
+        store.is_going = True
+    await waiting
 
 
 async def test_a_lease_that_runs_out_is_waited_for_no_longer(folder: Path, clocks: Clocks) -> None:

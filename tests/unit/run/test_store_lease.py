@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, RefusedError
 from actions.run.client import send_request
+from actions.run.context.store_address import run_key
 from actions.run.journal.folder import journal_path
 from actions.run.journal.watched import read_watched
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
@@ -22,7 +24,8 @@ from actions.run.store import lease as leases
 from actions.run.store.access import StoreAccess
 from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.objects import RunStatus, RunStore, StoreLease, TakenError
+from actions.run.store.local import LocalStore
+from actions.run.store.objects import LEASE, LeaseDocument, RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
 from tests.support.stores import (
@@ -285,6 +288,39 @@ def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(
     asyncio.run(work())
 
 
+class Stubborn(LocalStore):
+    """A store in which an earlier machine claims the lease before each write of the later one."""
+
+    is_stubborn = False
+
+    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
+        if self.is_stubborn and document.epoch == 2:
+            found = await self.lease(run_id)
+            assert found is not None
+            earlier = replace(found.document, epoch=1, owner=ANNA, holder="a", nonce=f"{found.tag}+")
+            await super().put_lease(run_id, earlier, after=found)
+        return await super().put_lease(run_id, document, after=after)
+
+
+async def test_a_removed_lease_that_an_earlier_machine_has_claimed_is_taken_back(tmp_path: Path) -> None:
+    store, run_id = Stubborn(tmp_path), "run-1"
+    first = await take_lease(store, run_id, ANNA, after=None, holder="a")
+    second = await take_lease(store, run_id, BEN, after=first, holder="b")
+    (tmp_path / run_key(run_id, LEASE)).unlink()
+    claimed = await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus())
+    renewed = await renew_lease(store, run_id, second)
+    assert (renewed.epoch, renewed.owner) == (2, BEN)
+    with pytest.raises(TakenError, match="ben@laptop-2 has taken over"):
+        await renew_lease(store, run_id, claimed)
+    store.is_stubborn = True
+    for write in (
+        renew_lease(store, run_id, renewed),
+        claim_lease(store, run_id, BEN, epoch=2, holder="b", status=RunStatus()),
+    ):
+        with pytest.raises(RefusedError, match=r"before the last one a machine of an earlier epoch \(1\) has written"):
+            await write
+
+
 def test_the_end_of_a_run_gives_the_lease_back(home: Proxy, tmp_path: Path) -> None:
     folder = a_run(tmp_path)
 
@@ -351,6 +387,29 @@ def test_a_slow_write_does_not_cost_the_lease(home: Proxy, tmp_path: Path) -> No
                 await clock.sleep(1)
                 oldest = max(oldest, clock.monotonic() - (run.publisher.renewed_at or 0.0))
         assert oldest < 12
+        run.close()
+
+    run_virtually(work(), has_sockets=True)
+
+
+def test_a_removed_lease_is_not_claimed_by_a_machine_whose_run_was_taken_over(home: Proxy, tmp_path: Path) -> None:
+    folder = a_run(tmp_path)
+
+    async def work() -> None:
+        clock = VirtualClock()
+        run = Published(folder, clock)
+        async with accompanied(run):
+            await clock.sleep(3)
+        await append_to_store(run.store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
+        await run.store.delete(f"runs/{folder.name}/lease.json")
+        with closing(sqlite3.connect(journal_path(folder))) as connection:
+            connection.execute("DELETE FROM lease")
+            connection.commit()
+        again = Published(folder, clock)
+        with pytest.raises(TakenError, match="Another machine has written record 2"):
+            await asyncio.wait_for(again.publisher.accompany(), 60)
+        assert await run.store.lease(folder.name) is None
+        again.close()
         run.close()
 
     run_virtually(work(), has_sockets=True)

@@ -19,6 +19,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import (
     ConflictError,
     ConsoleError,
+    FormatError,
     MissingError,
     RefusedError,
     UnreachableError,
@@ -59,8 +60,8 @@ from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, take_lease
 from actions.run.store.local import LocalStore
-from actions.run.store.objects import LeaseDocument, RunAbout, StoreLease
-from actions.run.store.rows import append_rows
+from actions.run.store.objects import LEASE, DamagedError, LeaseDocument, RunAbout, RunStatus, StoreLease
+from actions.run.store.rows import append_rows, rows_name
 from actions.run.takeover import reach, strays, takeover
 from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
@@ -232,6 +233,66 @@ async def test_a_lease_is_taken_between_two_renewals_of_the_earlier_machine(
     assert (await home.known()).epoch == 1
 
 
+@pytest.mark.parametrize("is_missing", [True, False])
+async def test_a_record_that_only_the_earlier_machine_can_write_again_leaves_it_the_run(
+    home: FolderStore, *, is_missing: bool
+) -> None:
+    first = home.folder / run_key(RUN, rows_name(1))
+    if is_missing:
+        first.rename(first.with_name("000000000007.jsonl"))
+    else:
+        first.write_bytes(first.read_bytes()[:-3] + b"x\n")
+    before = await home.known()
+    with pytest.raises(FormatError) as refused:
+        await take_over_run(RUN, home, SlowClock(), confirm=RUN, is_machine_gone=True, starts=False)
+    if not is_missing:
+        assert refused.value.hint == "Resume it on the machine that has it: that writes it again."
+    assert (await home.known()).document == before.document
+
+
+async def test_an_object_of_no_record_is_named_to_who_takes_the_run_over(home: FolderStore) -> None:
+    junk = run_key(RUN, rows_name(999_999))
+    await home.put_if_absent(junk, b"junk")
+    with pytest.raises(FormatError, match=f"lacks record 2: {junk} follows, and is damaged") as refused:
+        await take_over_run(RUN, home, SlowClock(), starts=False)
+    assert refused.value.hint == "Remove that object, if the run's own machine does not write it again."
+    await home.delete(junk)
+    assert (await take_over_run(RUN, home, SlowClock(), starts=False)).epoch == 2
+
+
+async def test_a_store_that_lacks_its_newest_records_is_not_taken_for_whole(home: FolderStore) -> None:
+    lease = await home.known()
+    await home.put_lease(
+        RUN, replace(lease.document, seconds=0.0, status=RunStatus(last_seq=4), nonce="n"), after=lease
+    )
+    with pytest.raises(FormatError, match="ends with record 1, and has had 4") as refused:
+        await take_over_run(RUN, home, SlowClock(), confirm=RUN, starts=False)
+    assert refused.value.hint.endswith("If it no longer exists: --machine-is-gone.")
+    assert (await home.known()).epoch == 1
+    said: list[str] = []
+    done = await take_over_run(RUN, home, SlowClock(), is_machine_gone=True, starts=False, say=said.append)
+    assert done.epoch == 2
+    assert "ends with record 1, and has had 4. What the run did after that is not known." in said[0]
+
+
+@pytest.mark.parametrize(("damage", "epoch"), [(b"{", 1), (b'{"epoch": 6, "owner": 1}', 6), (b'{"epoch": 9999999}', 1)])
+async def test_over_a_damaged_lease_a_run_is_taken_over_if_its_machine_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes, epoch: int
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+    home = await in_thread("test", a_store, tmp_path, replace(creation(), owner=ANNA))
+    (home.folder / run_key(RUN, LEASE)).write_bytes(damage)
+    for confirm, is_gone in ((RUN, False), ("", True)):
+        with pytest.raises(DamagedError) as refused:
+            await take_over_run(RUN, home, SlowClock(), confirm=confirm, is_machine_gone=is_gone, starts=False)
+        assert refused.value.hint.startswith("Resume it on the machine that has it: that writes it again.")
+        assert refused.value.hint.endswith(f"If it no longer exists: --confirm {RUN} --machine-is-gone.")
+    done = await take_over_run(RUN, home, SlowClock(), confirm=RUN, is_machine_gone=True, starts=False)
+    assert (done.epoch, done.previous) == (epoch + 1, ANNA)
+    known = await home.known()
+    assert (known.epoch, known.run_id, known.about.title) == (epoch + 1, RUN, creation().title)
+
+
 def test_what_is_gone_although_its_stage_has_finished_is_told() -> None:
     stages = (outline("volume", kind="storage"), outline("objects", kind="manifests"), outline("train", kind="job"))
     names = {"volume": "PersistentVolumeClaim", "objects": "Namespace", "train": "Job"}
@@ -290,6 +351,23 @@ async def test_the_cluster_names_the_new_machine_to_one_that_reaches_the_cluster
     cluster, folder = LocalStore(tmp_path / "cluster"), tmp_path / "there" / "runs" / RUN
     await take_lease(cluster, RUN, ANNA, after=None, about=RunAbout(RUN))
     assert await pointed(home, cluster, folder, monkeypatch) == "the last heartbeat in its cluster is 0 s old"
+    lease = await cluster.lease(RUN)
+    assert lease is not None
+    assert (lease.epoch, str(lease.owner)) == (2, str(present_operator()))
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2, 5])
+async def test_a_damaged_lease_in_the_cluster_names_the_new_machine_too(
+    home: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
+) -> None:
+    cluster, folder = LocalStore(tmp_path / "cluster"), tmp_path / "there" / "runs" / RUN
+    await take_lease(cluster, RUN, ANNA, after=None, about=RunAbout(RUN))
+    (tmp_path / "cluster" / run_key(RUN, LEASE)).write_text(f'{{"epoch": {epoch}}}')
+    if epoch == 5:
+        with pytest.raises(ConflictError, match="epoch 5"):
+            await pointed(home, cluster, folder, monkeypatch)
+        return
+    assert await pointed(home, cluster, folder, monkeypatch) == ""
     lease = await cluster.lease(RUN)
     assert lease is not None
     assert (lease.epoch, str(lease.owner)) == (2, str(present_operator()))
