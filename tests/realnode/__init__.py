@@ -1,0 +1,1 @@
+"""On real nodes of this machine: kubelet, containers and the real operators."""

@@ -1,0 +1,1 @@
+"""Builds and starts real nodes beside a real control plane."""
