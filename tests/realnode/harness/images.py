@@ -56,7 +56,7 @@ def write_archive(images: Iterable[Image], path: Path) -> None:
         for image in images:
             for layer in image.layers:
                 if layer not in digests:
-                    digests[layer] = _digest(layer)
+                    digests[layer] = digest_of(layer)
                     archive.add(layer, f"{digests[layer]}.tar")
             config = json.dumps(_config(image, [digests[layer] for layer in image.layers])).encode()
             name = f"{hashlib.sha256(config).hexdigest()}.json"
@@ -78,9 +78,10 @@ def _config(image: Image, digests: list[str]) -> dict[str, Any]:
     return {"architecture": "amd64", "os": "linux", "config": config, "rootfs": layers}
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.filedigest_of(file, "sha256").hexdigest()
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

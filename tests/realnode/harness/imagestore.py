@@ -11,7 +11,7 @@ from pathlib import Path
 from actions.base.files import private_directory
 from tests.realcluster.harness.parts import BUILD
 from tests.realcluster.harness.programs import running
-from tests.realnode.harness.images import Image, write_archive
+from tests.realnode.harness.images import Image, digest_of, write_archive
 
 STORE = BUILD / "images"
 _STAMP = STORE / "stamp"
@@ -53,6 +53,6 @@ async def _accepts(socket: Path) -> bool:
 
 
 def _fingerprint(images: Sequence[Image]) -> str:
-    """Changes when one of the images does: by size and time of a layer, as reading them all takes seconds."""
-    layers = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for image in images for path in image.layers]
+    """Changes when one of the images does."""
+    layers = {path: digest_of(path) for image in images for path in image.layers}
     return hashlib.sha256(repr((images, layers)).encode()).hexdigest()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from actions.base.files import private_directory
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
+from tests.realnode.equipment import TYPE, devices_of, write_devices
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
 from tests.realnode.harness.supervised import supervised
@@ -25,12 +26,19 @@ from tests.realnode.harness.supervised import supervised
 DNS = "10.96.0.10"
 PAUSE = "docker.io/library/pause:node"
 """The image of the process that holds a pod's namespaces."""
-_OF_ITS_OWN = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log")
-"""Folders that each node has for itself, where its programs and privileged pods expect them."""
+_OF_ITS_OWN = {
+    "/var/lib/kubelet": "kubelet",
+    "/var/lib/containerd": "containerd",
+    "/var/log": "log",
+    "/mnt/devices": "devices",
+    "/mnt/volumes": "../volumes",
+}
+"""Folders as its programs and privileged pods expect them, and as they are called in the node's folder."""
 _HOLD = """
 set -e
 hostname "$1"
 mount -t tmpfs node /run
+mount -t tmpfs node /mnt
 mkdir -p /run/containerd
 shift
 for pair; do mkdir -p "${pair#*:}"; mount --bind "${pair%%:*}" "${pair#*:}"; done
@@ -65,8 +73,6 @@ class NodePlan:
     taints: Sequence[str] = ()
     """As `key=value:Effect`."""
     provider_id: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
-    """Labels that a kubelet may not set."""
 
 
 @asynccontextmanager
@@ -83,9 +89,10 @@ async def node(
         all_places: Of all nodes of the cluster.
     """
     name = plan.place.name
-    own = {target: private_directory(folder / target.strip("/").replace("/", "-")) for target in _OF_ITS_OWN}
+    own = {target: private_directory(folder / below) for target, below in _OF_ITS_OWN.items()}
     for path in own.values():
         path.chmod(0o755)
+    write_devices(devices_of(plan.labels[TYPE], name), own["/mnt/devices"])
     _copy_images(images, own["/var/lib/containerd"])
     async with AsyncExitStack() as stack:
         pairs = [f"{path}:{target}" for target, path in own.items()]
