@@ -25,9 +25,11 @@ PARTS = (
     Part("kubernetes", {"kubelet": "k8s.io/kubernetes/cmd/kubelet"}, STAMPED, "kubelet"),
     Part("kubernetes", {"kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy"}, STAMPED, "kube-proxy"),
     _part("device-plugin", {"device-plugin": "realnode/device-plugin"}),
+    _part("coredns", {"coredns": "realnode/coredns"}),
     _part("mpi-operator", {"mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator"}),
     _part("kuberay", {"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"}),
     _VOLCANO,
+    _part("registry", {"registry": "realnode/registry"}),
 )
 
 
