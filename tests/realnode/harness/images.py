@@ -27,15 +27,26 @@ class Image:
     """In which its processes start."""
 
 
-def layer_of(files: Mapping[str, Path], path: Path, *, links: Mapping[str, str] | None = None) -> Path:
+def layer_of(
+    files: Mapping[str, Path],
+    path: Path,
+    *,
+    links: Mapping[str, str] | None = None,
+    folders: Mapping[str, int] | None = None,
+) -> Path:
     """Write a tar of single files, owned by root and with no time, so that equal files make equal layers.
 
     Args:
         files: What is in it, by path in the image.
         path: Of the tar.
         links: Symbolic links, by path in the image.
+        folders: Modes of folders that differ from 0755, by path in the image.
     """
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+        for name, mode in sorted((folders or {}).items()):
+            entry = tarfile.TarInfo(name.lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            archive.addfile(entry)
         for name, target in sorted((links or {}).items()):
             entry = tarfile.TarInfo(name.lstrip("/"))
             entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, target, 0o777

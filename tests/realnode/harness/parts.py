@@ -24,6 +24,7 @@ _VOLCANO = _part(
 PARTS = (
     Part("kubernetes", {"kubelet": "k8s.io/kubernetes/cmd/kubelet"}, STAMPED, "kubelet"),
     Part("kubernetes", {"kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy"}, STAMPED, "kube-proxy"),
+    Part("kubernetes", {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}, STAMPED, "kubectl"),
     _part("device-plugin", {"device-plugin": "realnode/device-plugin"}),
     _part("coredns", {"coredns": "realnode/coredns"}),
     _part("mpi-operator", {"mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator"}),
