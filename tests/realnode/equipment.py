@@ -25,12 +25,11 @@ def devices_of(instance_type: str, node: str) -> dict[str, dict[str, Any]]:
     number = sum(node.encode())
     gpu = {"count": kind.gpus, "id": f"GPU-{number:08x}-0000-4000-8000-%012d", "env": "NVIDIA_VISIBLE_DEVICES"}
     neuron = {"count": kind.neuron_devices, "env": "AWS_NEURON_VISIBLE_DEVICES"}
-    found = {
+    return {
         "nvidia": {"nvidia.com/gpu": gpu} if kind.gpus else {},
         "efa": {"vpc.amazonaws.com/efa": {"count": kind.efa_interfaces}} if kind.efa_interfaces else {},
         "neuron": {"aws.amazon.com/neuron": neuron} if kind.neuron_devices else {},
     }
-    return found
 
 
 def write_devices(devices: Mapping[str, Mapping[str, Any]], folder: Path) -> None:

@@ -84,20 +84,9 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         yield description
 
 
-def _plan(place: Place) -> NodePlan:
-    kind = "m5.2xlarge" if place.number == 1 else "g5.12xlarge"
-    labels = {"node.kubernetes.io/instance-type": kind, **_ZONE}
-    return NodePlan(place, labels, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
-
-
-def _images() -> Sequence[Image]:
-    folder = private_directory(BUILD / "layers")
-    busybox = layer_of(
-        {"/bin/busybox": Path("/bin/busybox")},
-        folder / "busybox.tar",
-        links={"/bin/sh": "busybox", "/bin/sleep": "busybox"},
-    )
-    return [Image((PAUSE, "docker.io/library/busybox:latest"), (busybox,), ("/bin/sleep", "infinity"))]
+def _plan(place: Place, instance_type: str) -> NodePlan:
+    labels = {name: value for name, value in labels_of(instance_type).items() if value}
+    return NodePlan(place, labels | _ZONE, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
 
 
 async def _ready(session: KubeSession, places: Sequence[Place]) -> None:

@@ -12,7 +12,23 @@ from tests.realnode.harness.node import PAUSE
 
 LAYERS = BUILD / "layers"
 _BUSYBOX = Path("/bin/busybox")
-_APPLETS = ("cat", "date", "dd", "echo", "env", "false", "kill", "ls", "nc", "nslookup", "sh", "sleep", "true", "wget", "yes")
+_APPLETS = (
+    "cat",
+    "date",
+    "dd",
+    "echo",
+    "env",
+    "false",
+    "kill",
+    "ls",
+    "nc",
+    "nslookup",
+    "sh",
+    "sleep",
+    "true",
+    "wget",
+    "yes",
+)
 _ADDONS = ("coredns", "csi-driver", "device-plugin")
 
 

@@ -92,7 +92,7 @@ def _config(image: Image, digests: list[str]) -> dict[str, Any]:
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
-        return hashlib.filedigest_of(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

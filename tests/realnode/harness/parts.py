@@ -21,11 +21,15 @@ _VOLCANO = _part(
     "volcano",
     {f"vc-{name}": f"volcano.sh/volcano/cmd/{name}" for name in ("scheduler", "controller-manager", "webhook-manager")},
 )
+_STAND_INS = ("gate", "kwok")
+"""Of nodes."""
 PARTS = (
+    *(part for part in realcluster.PARTS if part.name not in _STAND_INS),
     Part("kubernetes", {"kubelet": "k8s.io/kubernetes/cmd/kubelet"}, STAMPED, "kubelet"),
     Part("kubernetes", {"kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy"}, STAMPED, "kube-proxy"),
     Part("kubernetes", {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}, STAMPED, "kubectl"),
     _part("device-plugin", {"device-plugin": "realnode/device-plugin"}),
+    _part("csi-driver", {"csi-driver": "realnode/csi-driver"}),
     _part("coredns", {"coredns": "realnode/coredns"}),
     _part("mpi-operator", {"mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator"}),
     _part("kuberay", {"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"}),
