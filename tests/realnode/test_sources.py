@@ -1,4 +1,4 @@
-"""The manifests out of Go's modules are those that blueprints pin, and each of their images is one that was made here."""
+"""The manifests in Go's modules are those that blueprints pin, and each of their images is one that is made here."""
 
 from __future__ import annotations
 
