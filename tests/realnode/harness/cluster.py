@@ -18,7 +18,7 @@ from tests.realcluster.harness.controlplane import Surroundings, control_plane
 from tests.realnode.equipment import labels_of
 from tests.realnode.harness.addons import addons
 from tests.realnode.harness.contents import all_images
-from tests.realnode.harness.imagestore import image_store
+from tests.realnode.harness.imagestore import image_store, registry
 from tests.realnode.harness.network import GATEWAY, Place, make_subnet
 from tests.realnode.harness.node import NodePlan, node
 from tests.support.applying import apply_all
@@ -69,6 +69,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         await apply_all(session, Discovery(session), addons())
         folders = {place.name: private_directory(folder / f"node-{place.number}") for place in PLACES}
         store = await images
+        await stack.enter_async_context(registry(private_directory(folder / "images")))
         for place, instance_type in zip(PLACES, _TYPES, strict=True):
             plan = _plan(place, instance_type)
             await stack.enter_async_context(node(plan, plane, folders[place.name], store, PLACES))
