@@ -38,6 +38,14 @@ class ObservedState(msgspec.Struct, frozen=True):
     since: float = 0.0
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """A probe of a container: what it asks, in words, every how many seconds, and how many failures end it."""
+
+    asks: str
+    period: int
+    failures: int
+
+
 class Container(msgspec.Struct, frozen=True):
     """The state of one container, and its previous end."""
 
@@ -48,6 +56,8 @@ class Container(msgspec.Struct, frozen=True):
     restarts: int = 0
     is_ready: bool = False
     is_init: bool = False
+    probes: Mapping[str, Probe] = msgspec.field(default_factory=dict)
+    """By `readiness`, `liveness` and `startup`."""
 
     @property
     def endings(self) -> tuple[ObservedState, ...]:
@@ -384,7 +394,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
         annotations=mapping(metadata.get("annotations")),
         scheduler=text(spec.get("schedulerName")),
         requests=_extended(spec),
-        containers=tuple(_containers(status)),
+        containers=tuple(_containers(spec, status)),
         conditions=conditions_of(status),
         is_gated=bool(spec.get("schedulingGates")),
         memory_volumes=frozenset(
@@ -414,7 +424,31 @@ def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
     return total
 
 
-def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
+def _probes(container: Mapping[str, Any]) -> Iterator[tuple[str, Probe]]:
+    for name in ("readiness", "liveness", "startup"):
+        if probe := mapping(container.get(f"{name}Probe")):
+            yield (
+                name,
+                Probe(_asks(probe), whole(probe.get("periodSeconds")) or 10, whole(probe.get("failureThreshold")) or 3),
+            )
+
+
+_MOST_OF_COMMAND = 80
+
+
+def _asks(probe: Mapping[str, Any]) -> str:
+    http, tcp, grpc = (mapping(probe.get(kind)) for kind in ("httpGet", "tcpSocket", "grpc"))
+    if http:
+        return f"GET {text(http.get('host'))}:{text(http.get('port'))}{text(http.get('path')) or '/'}"
+    if tcp:
+        return f"TCP {text(tcp.get('host'))}:{text(tcp.get('port'))}"
+    if grpc:
+        return f"gRPC :{text(grpc.get('port'))}"
+    return " ".join(_texts(mapping(probe.get("exec")).get("command")))[:_MOST_OF_COMMAND]
+
+
+def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Container]:
+    probes = {text(one.get("name")): dict(_probes(one)) for one in mappings(spec.get("containers"))}
     for key, is_init in (("initContainerStatuses", True), ("containerStatuses", False)):
         for entry in mappings(status.get(key)):
             yield Container(
@@ -425,6 +459,7 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
                 restarts=whole(entry.get("restartCount")),
                 is_ready=entry.get("ready") is True,
                 is_init=is_init,
+                probes=probes.get(text(entry.get("name")), {}),
             )
 
 

@@ -28,6 +28,7 @@ from actions.cluster.diagnose.log_patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.images import PULL_REASONS
 from actions.cluster.diagnose.rules.last_error import (
     end_by_signal,
     is_echo,
@@ -211,19 +212,8 @@ def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
         yield from _rejection(evidence, pod)
 
 
-_PULLING = ("ErrImagePull", "ImagePullBackOff")
-_NO_START_ERRORS = frozenset(
-    {
-        "",
-        "ContainerCreating",
-        "PodInitializing",
-        "CrashLoopBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "RegistryUnavailable",
-    }
-)
-"""Reasons to wait that are none, or that other rules read; any other keeps a container from its start."""
+_NO_START_ERRORS = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
+"""Reasons to wait that are none; any other keeps a container from its start."""
 
 
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
@@ -232,7 +222,7 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
     if killed := killed_by_probe(evidence, pod, container):
         yield killed
         return
-    if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
+    if waiting.reason in PULL_REASONS or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
     loops = waiting.reason == "CrashLoopBackOff"
