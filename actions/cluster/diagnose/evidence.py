@@ -65,6 +65,10 @@ class Container(msgspec.Struct, frozen=True):
         return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
 
 
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of containers that wait for their turn."""
+
+
 class Pod(msgspec.Struct, frozen=True):
     """One pod. `requests` counts extended resources (`nvidia.com/gpu`, `vpc.amazonaws.com/efa`…) over containers."""
 
@@ -102,6 +106,19 @@ class Pod(msgspec.Struct, frozen=True):
     def is_unscheduled(self) -> bool:
         """Return whether it still has no node."""
         return not self.node and self.phase in ("", "Pending")
+
+    def has_begun_after(self, at: float) -> bool:
+        """Return whether its volumes and its network were there after that time, as they are before any container.
+
+        A container that waits for anything but these, as for its image, shows it too.
+        """
+        return any(
+            state.kind == "running"
+            or (state.kind == "waiting" and state.reason not in STARTING)
+            or (state.kind == "terminated" and state.since >= at > 0)
+            for one in self.containers
+            for state in (one.state, one.last)
+        )
 
     @property
     def is_fine(self) -> bool:
@@ -149,6 +166,10 @@ class Node(msgspec.Struct, frozen=True):
         """Return whether the kubelet reports it as ready."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "True"
+
+
+_BEFORE_CONTAINERS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"})
+"""Events about what a pod has before any of its containers."""
 
 
 def is_refusal(event: EventFacts) -> bool:
@@ -235,7 +256,11 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         )
 
     def troubles(self) -> Iterator[EventFacts]:
-        """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
+        """Yield events, except those of what is over.
+
+        That is: about pods that are fine by now, of the beginning of pods that have begun since, and refusals of pods
+        that were made later.
+        """
         return iter(self._troubles)
 
     @cached_property
@@ -249,6 +274,8 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
             is_over = is_refusal(event) and event.last_seen_at < made.get(
                 (event.kind, event.namespace, event.name), 0.0
             )
+            if event.reason in _BEFORE_CONTAINERS:
+                is_over = pod is not None and pod.has_begun_after(event.last_seen_at)
             if not is_over and (pod is None or not pod.is_fine):
                 yield event
 

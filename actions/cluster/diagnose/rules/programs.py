@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import (
+    STARTING,
     Condition,
     Container,
     Evidence,
@@ -212,7 +213,7 @@ def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
         yield from _rejection(evidence, pod)
 
 
-_NO_START_ERRORS = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
+_NO_START_ERRORS = STARTING | {"CrashLoopBackOff"}
 """Reasons to wait that are none; any other keeps a container from its start."""
 
 
@@ -280,6 +281,15 @@ _KILLERS = re.compile(r"[Pp]reempt|[Ss]topping container|[Ee]vict|Killing|Deleti
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
+    hooks = [one for one in evidence.events if one.name == pod.name and one.reason == "FailedPostStartHook"]
+    if hooks:
+        return finding(
+            Code.CRASH_LOOP,
+            f"The kubelet ends container {container.name} of {pod.name} each time: its postStart hook fails",
+            [hooks[-1].message, hooks[-1].reason, field_quote("exitCode", 137)],
+            "Run the command of lifecycle.postStart by hand, in a pod without it: the kubelet reports nothing of what"
+            " it prints.",
+        )
     error = last_error(evidence, pod)
     rank = end_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
     if rank:

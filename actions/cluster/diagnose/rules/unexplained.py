@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from actions.base.wording import duration, listed
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject, Pod, is_failed
+from actions.cluster.diagnose.evidence import STARTING, Condition, Evidence, KubeObject, Pod, is_failed
 from actions.cluster.diagnose.rules.last_error import end_by_signal, last_error, on_one_line, was_killed
 from actions.cluster.diagnose.rules.probes import unready_by_probe
 from actions.cluster.diagnose.rules.provisioning import misfit
@@ -23,7 +23,6 @@ _SETTLING_SECONDS = 45.0
 _PATIENCE_SECONDS = 600.0
 """So long a wait without a complaint is only an information: images, data and models take minutes."""
 _LEAVING_SECONDS = 600.0
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 _OF_CONTAINERS = ("ContainersNotReady", "ContainersNotInitialized")
 """Reasons of conditions that repeat the state of containers."""
 _BACK_OFF = re.compile(r"^[Bb]ack-?off ")
@@ -234,7 +233,7 @@ def _complaints(evidence: Evidence, pod: Pod) -> list[str]:
         *(one.message for one in states),
         *(one for one in _warnings(evidence, pod.name) if " probe failed" not in one),
         *(one.message for one in pod.conditions if one.status == "False" and one.reason not in _OF_CONTAINERS),
-        *(one.reason for one in states if one.reason not in _STARTING),
+        *(one.reason for one in states if one.reason not in STARTING),
         *_warnings(evidence, None),
         *(one.message for gang in evidence.gangs for one in gang.conditions if one.status == "True"),
         *(next((line for line in reversed(text.splitlines()) if _WORD.search(line)), "") for text in logs),
