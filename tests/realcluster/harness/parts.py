@@ -85,8 +85,9 @@ def build_all(parts: Sequence[Part] = PARTS) -> list[str]:
     return built
 
 
-def module_folder(folder: str, module: str) -> Path:
-    """Return the folder in which Go keeps the files of a module that the go.mod in `folder` pins."""
+def module_folder(folder: str | Path, module: str) -> Path:
+    """Return the folder of a module that the go.mod in `folder` pins, as Go keeps it; fetched if need be."""
+    _go(HERE / folder, "mod", "download", module)
     answer = _go(HERE / folder, "list", "-m", "-f", "{{.Dir}}", module)
     return Path(answer.strip())
 

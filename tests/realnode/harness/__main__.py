@@ -17,6 +17,7 @@ from tests.realcluster.harness.__main__ import INTERRUPTED, ended_by_signals
 from tests.realcluster.harness.parts import has_go
 from tests.realnode.harness.cluster import RunningNodes, cluster
 from tests.realnode.harness.namespaces import inside, missing
+from tests.realnode.harness.parts import build_all
 
 VARIABLE = "REALNODE"
 """Names the folder of the running cluster to the command."""
@@ -38,7 +39,16 @@ def main() -> int:
     if reason := missing() if has_go() else "go is not on PATH":
         say(f"skipped: {reason}")
         return 0
-    return inside(sys.argv[1:])
+    build()
+    return 0 if options.verb == "build" else inside(sys.argv[1:])
+
+
+def build() -> None:
+    """Build what is out of date, and say how long it took."""
+    clock = SystemClock()
+    began = clock.monotonic()
+    if built := build_all():
+        say(f"built {', '.join(built)} in {clock.monotonic() - began:.0f} s")
 
 
 async def beside_a_cluster(folder: Path, command: Sequence[str] | None) -> int:

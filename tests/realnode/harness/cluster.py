@@ -15,16 +15,18 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
 from tests.realcluster.harness.controlplane import Surroundings, control_plane
-from tests.realcluster.harness.parts import BUILD
+from tests.realnode.equipment import labels_of
 from tests.realnode.harness.addons import addons
-from tests.realnode.harness.images import Image, layer_of
-from tests.realnode.harness.imagestore import image_store
+from tests.realnode.harness.contents import all_images
+from tests.realnode.harness.imagestore import image_store, registry
 from tests.realnode.harness.network import GATEWAY, Place, make_subnet
-from tests.realnode.harness.node import PAUSE, NodePlan, node
+from tests.realnode.harness.node import NodePlan, node
 from tests.support.applying import apply_all
 
 DESCRIPTION = "realnode.json"
-PLACES = (Place(1), Place(2), Place(3))
+PLACES = (Place(1), Place(2), Place(3), Place(4))
+_TYPES = ("m5.2xlarge", "m5.2xlarge", "g5.12xlarge", "g5.12xlarge")
+"""Of the instances that the nodes are at first."""
 _READY_SECONDS = 90.0
 _ZONE = {
     "topology.kubernetes.io/region": "us-west-2",
@@ -59,7 +61,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
     """
     make_subnet()
     async with AsyncExitStack() as stack:
-        images = asyncio.create_task(image_store(_images(), private_directory(folder / "images")))
+        images = asyncio.create_task(image_store(all_images(), private_directory(folder / "images")))
         surroundings = Surroundings({place.name: place.address for place in PLACES}, GATEWAY)
         plane = await stack.enter_async_context(control_plane(folder, surroundings))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
@@ -67,8 +69,9 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         await apply_all(session, Discovery(session), addons())
         folders = {place.name: private_directory(folder / f"node-{place.number}") for place in PLACES}
         store = await images
-        for place in PLACES:
-            plan = _plan(place)
+        await stack.enter_async_context(registry(private_directory(folder / "images")))
+        for place, instance_type in zip(PLACES, _TYPES, strict=True):
+            plan = _plan(place, instance_type)
             await stack.enter_async_context(node(plan, plane, folders[place.name], store, PLACES))
         await _ready(session, PLACES)
         description = RunningNodes(
@@ -82,20 +85,9 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         yield description
 
 
-def _plan(place: Place) -> NodePlan:
-    kind = "m5.2xlarge" if place.number == 1 else "g5.12xlarge"
-    labels = {"node.kubernetes.io/instance-type": kind, **_ZONE}
-    return NodePlan(place, labels, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
-
-
-def _images() -> Sequence[Image]:
-    folder = private_directory(BUILD / "layers")
-    busybox = layer_of(
-        {"/bin/busybox": Path("/bin/busybox")},
-        folder / "busybox.tar",
-        links={"/bin/sh": "busybox", "/bin/sleep": "busybox"},
-    )
-    return [Image((PAUSE, "docker.io/library/busybox:latest"), (busybox,), ("/bin/sleep", "infinity"))]
+def _plan(place: Place, instance_type: str) -> NodePlan:
+    labels = {name: value for name, value in labels_of(instance_type).items() if value}
+    return NodePlan(place, labels | _ZONE, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
 
 
 async def _ready(session: KubeSession, places: Sequence[Place]) -> None:

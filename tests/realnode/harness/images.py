@@ -27,15 +27,26 @@ class Image:
     """In which its processes start."""
 
 
-def layer_of(files: Mapping[str, Path], path: Path, *, links: Mapping[str, str] | None = None) -> Path:
+def layer_of(
+    files: Mapping[str, Path],
+    path: Path,
+    *,
+    links: Mapping[str, str] | None = None,
+    folders: Mapping[str, int] | None = None,
+) -> Path:
     """Write a tar of single files, owned by root and with no time, so that equal files make equal layers.
 
     Args:
         files: What is in it, by path in the image.
         path: Of the tar.
         links: Symbolic links, by path in the image.
+        folders: Modes of folders that differ from 0755, by path in the image.
     """
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+        for name, mode in sorted((folders or {}).items()):
+            entry = tarfile.TarInfo(name.lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, mode
+            archive.addfile(entry)
         for name, target in sorted((links or {}).items()):
             entry = tarfile.TarInfo(name.lstrip("/"))
             entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, target, 0o777
@@ -56,7 +67,7 @@ def write_archive(images: Iterable[Image], path: Path) -> None:
         for image in images:
             for layer in image.layers:
                 if layer not in digests:
-                    digests[layer] = _digest(layer)
+                    digests[layer] = digest_of(layer)
                     archive.add(layer, f"{digests[layer]}.tar")
             config = json.dumps(_config(image, [digests[layer] for layer in image.layers])).encode()
             name = f"{hashlib.sha256(config).hexdigest()}.json"
@@ -78,7 +89,8 @@ def _config(image: Image, digests: list[str]) -> dict[str, Any]:
     return {"architecture": "amd64", "os": "linux", "config": config, "rootfs": layers}
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from actions.base.files import private_directory
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
+from tests.realnode.equipment import TYPE, devices_of, write_devices
+from tests.realnode.harness.imagestore import REGISTRY
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
 from tests.realnode.harness.supervised import supervised
@@ -25,12 +27,19 @@ from tests.realnode.harness.supervised import supervised
 DNS = "10.96.0.10"
 PAUSE = "docker.io/library/pause:node"
 """The image of the process that holds a pod's namespaces."""
-_OF_ITS_OWN = ("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log")
-"""Folders that each node has for itself, where its programs and privileged pods expect them."""
+_OF_ITS_OWN = {
+    "/var/lib/kubelet": "kubelet",
+    "/var/lib/containerd": "containerd",
+    "/var/log": "log",
+    "/mnt/devices": "devices",
+    "/mnt/volumes": "../volumes",
+}
+"""Folders as its programs and privileged pods expect them, and as they are called in the node's folder."""
 _HOLD = """
 set -e
 hostname "$1"
 mount -t tmpfs node /run
+mount -t tmpfs node /mnt
 mkdir -p /run/containerd
 shift
 for pair; do mkdir -p "${pair#*:}"; mount --bind "${pair%%:*}" "${pair#*:}"; done
@@ -53,6 +62,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = "%(folder)s/registries"
 """
+_DOCKER_IO = f'server = "http://{REGISTRY}"\n[host."http://{REGISTRY}"]\ncapabilities = ["pull", "resolve"]\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +75,6 @@ class NodePlan:
     taints: Sequence[str] = ()
     """As `key=value:Effect`."""
     provider_id: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
-    """Labels that a kubelet may not set."""
 
 
 @asynccontextmanager
@@ -83,9 +91,10 @@ async def node(
         all_places: Of all nodes of the cluster.
     """
     name = plan.place.name
-    own = {target: private_directory(folder / target.strip("/").replace("/", "-")) for target in _OF_ITS_OWN}
+    own = {target: private_directory(folder / below) for target, below in _OF_ITS_OWN.items()}
     for path in own.values():
         path.chmod(0o755)
+    write_devices(devices_of(plan.labels[TYPE], name), own["/mnt/devices"])
     _copy_images(images, own["/var/lib/containerd"])
     async with AsyncExitStack() as stack:
         pairs = [f"{path}:{target}" for target, path in own.items()]
@@ -118,7 +127,8 @@ def _programs(plan: NodePlan, plane: ControlPlane, folder: Path) -> dict[str, li
     containerd, kubelet, proxy = folder / "containerd.toml", folder / "kubelet.yaml", folder / "proxy.yaml"
     names = {"pause": PAUSE, "plugins": cni_folder(), "folder": folder}
     containerd.write_text(_CONTAINERD % names, encoding="utf-8")
-    private_directory(folder / "registries")
+    hosts = private_directory(private_directory(folder / "registries") / "docker.io") / "hosts.toml"
+    hosts.write_text(_DOCKER_IO, encoding="ascii")
     network = private_directory(folder / "cni") / "10-pods.conflist"
     network.write_text(json.dumps(_pod_network(plan.place)), encoding="ascii")
     _write(kubelet, _kubelet(plane, folder))

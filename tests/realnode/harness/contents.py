@@ -1,0 +1,50 @@
+"""The images that nodes have: a base, the programs of the add-ons, the operators, the trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from actions.base.files import private_directory
+from tests.realcluster.harness.parts import BUILD, program
+from tests.realnode.harness.images import Image, layer_of
+from tests.realnode.harness.node import PAUSE
+from tests.realnode.harness.operators import operator_images
+
+LAYERS = BUILD / "layers"
+_BUSYBOX = Path("/bin/busybox")
+_APPLETS = (
+    "cat",
+    "date",
+    "dd",
+    "echo",
+    "env",
+    "false",
+    "kill",
+    "ls",
+    "nc",
+    "nslookup",
+    "sh",
+    "sleep",
+    "true",
+    "wget",
+    "yes",
+)
+_ADDONS = ("coredns", "csi-driver", "device-plugin")
+
+
+def all_images() -> Sequence[Image]:
+    """Return all of them; their layers are written if they are not there."""
+    private_directory(LAYERS)
+    links = {f"/bin/{name}": "busybox" for name in _APPLETS}
+    base = layer_of({"/bin/busybox": _BUSYBOX}, LAYERS / "busybox.tar", links=links)
+    return [
+        Image((PAUSE, "docker.io/library/busybox:latest"), (base,), ("/bin/sleep", "infinity")),
+        *(_addon(name) for name in _ADDONS),
+        *operator_images(base, LAYERS),
+    ]
+
+
+def _addon(name: str) -> Image:
+    layer = layer_of({f"/{name}": Path(program(name))}, LAYERS / f"{name}.tar")
+    return Image((f"docker.io/realnode/{name}:built",), (layer,), (f"/{name}",))
