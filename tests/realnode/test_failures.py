@@ -43,7 +43,7 @@ async def missed() -> AsyncIterator[dict[str, float]]:
 
 
 def _all_objects(failures: Iterable[Failure]) -> list[Document]:
-    namespaces = [_object("Namespace", _namespace(one), dict(one.labels)) for one in failures]
+    namespaces = [_object("Namespace", _namespace(one), {"realnode/as-written": "", **one.labels}) for one in failures]
     accounts = [_in(one, _object("ServiceAccount", "default", {})) for one in failures]
     return [*namespaces, *accounts, *(_in(one, thing) for one in failures for thing in one.objects)]
 
