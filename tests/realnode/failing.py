@@ -150,7 +150,9 @@ def mounting(volume: Document) -> Document:
 
 def probed(kind: str, script: str = "", **probe: Any) -> Document:
     """A pod with a probe that fails at once."""
-    return pod(container(script, **{f"{kind}Probe": {"periodSeconds": 1, "failureThreshold": 2, **probe}}))
+    main = container(script)
+    main[f"{kind}Probe"] = {"periodSeconds": 1, "failureThreshold": 2, **probe}
+    return pod(main)
 
 
 _MEMORY = {"limits": {"memory": "32Mi"}}

@@ -1,4 +1,4 @@
-"""What fails on a real kubelet, and what `why` says of it."""
+"""Failures on a real kubelet, and the words of `why` about them."""
 
 from __future__ import annotations
 

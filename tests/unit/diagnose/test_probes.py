@@ -60,12 +60,12 @@ def _why(*documents: Document) -> Finding:
 
 def test_a_readiness_probe_that_fails_is_named_with_what_it_asks_how_often_and_since_when() -> None:
     found = _why(
-        _pod("readiness", _HTTP, runs_for=700, unready_for=702), _failed("Readiness", f"failed: {_REFUSED}", 139)
+        _pod("readiness", _HTTP, runs_for=700, unready_for=702), _failed("Readiness", f"failed: {_REFUSED}", 19)
     )
     assert (found.code.value, found.severity.value) == ("PROBE_FAILED", "warning")
     assert found.headline == (
         "Container main of train-0 runs but is not ready for 11m40s: its readiness probe (GET :8080/ready, every 5 s)"
-        f" failed 139 times, last 4s ago: {_REFUSED}"
+        f" failed 19 times, last 4s ago: {_REFUSED}"
     )
     assert found.evidence == (f"Readiness probe failed: {_REFUSED}", "containers with unready status: [main]")
     assert found.next_step.startswith("Nothing listens there: compare the port")
@@ -87,6 +87,12 @@ def test_a_program_that_may_still_load_is_no_warning(
     pod = _pod("readiness", _HTTP, runs_for=runs_for, unready_for=unready_for)
     found = _why(pod, _failed("Readiness", f"failed: {_REFUSED}", times))
     assert (found.code.value, found.severity.value) == (code, severity)
+
+
+def test_a_count_that_the_kubelet_has_cut_is_a_lower_bound_without_a_time() -> None:
+    pod = _pod("readiness", _HTTP, runs_for=700, unready_for=702)
+    found = _why(pod, _failed("Readiness", f"failed: {_REFUSED}", 25, ago=600))
+    assert f"failed at least 25 times: {_REFUSED}" in found.headline
 
 
 def test_failures_whose_words_differ_are_counted_together() -> None:

@@ -23,6 +23,8 @@ _ENDED_BY_KUBELET = frozenset({0, 137, 143})
 _PAST_SECONDS = 3600.0
 _USUAL_FAILURES = 3
 """So many failures in a row are a failed probe, unless it has another `failureThreshold`."""
+_MOST_EVENTS = 25
+"""The kubelet writes no more of a pod at once, and then one in five minutes (docs/facts/real-node.md#events)."""
 
 _REMEDIES = (
     (
@@ -67,8 +69,9 @@ class ProbeFailure(msgspec.Struct, frozen=True):
         """Return which probe of a container fails, what it asks, how often, and what the newest answer is."""
         spec = container.probes.get(self.probe)
         asks = f" ({spec.asks}, every {spec.period} s)" if spec is not None else ""
-        often = f" {counted(self.times, 'time')}" if self.times > 1 else ""
-        is_dated = evidence.taken_at and self.event.last_seen_at
+        is_cut = self.times >= _MOST_EVENTS
+        often = f" {'at least ' if is_cut else ''}{counted(self.times, 'time')}" if self.times > 1 else ""
+        is_dated = evidence.taken_at and self.event.last_seen_at and not is_cut
         last = f", last {duration(evidence.taken_at - self.event.last_seen_at)} ago" if is_dated else ""
         said = f": {self.answer}" if self.answer else ""
         return f"its {self.probe} probe{asks} failed{often}{last}{said}"
