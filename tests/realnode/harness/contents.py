@@ -9,6 +9,7 @@ from actions.base.files import private_directory
 from tests.realcluster.harness.parts import BUILD, program
 from tests.realnode.harness.images import Image, layer_of
 from tests.realnode.harness.node import PAUSE
+from tests.realnode.harness.operators import operator_images
 
 LAYERS = BUILD / "layers"
 _BUSYBOX = Path("/bin/busybox")
@@ -40,6 +41,7 @@ def all_images() -> Sequence[Image]:
     return [
         Image((PAUSE, "docker.io/library/busybox:latest"), (base,), ("/bin/sleep", "infinity")),
         *(_addon(name) for name in _ADDONS),
+        *operator_images(base, LAYERS),
     ]
 
 
