@@ -197,7 +197,9 @@ class _Module(lightning.LightningModule):
         self.log("global_step", float(step), prog_bar=True, rank_zero_only=True, batch_size=1)
         samples = float((step + 1) * self._plan.global_batch)
         self.log("consumed_samples", samples, prog_bar=True, batch_size=1)
-        self.log("train_step_timing in s", seconds, prog_bar=self._plan.draws_as_nemo, rank_zero_only=True, batch_size=1)
+        self.log(
+            "train_step_timing in s", seconds, prog_bar=self._plan.draws_as_nemo, rank_zero_only=True, batch_size=1
+        )
         return loss
 
     def _log_norms(self, seconds: float) -> None:
