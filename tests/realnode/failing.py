@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery
+from tests.support.applying import apply_all
 
 Document = dict[str, Any]
 IMAGE = "docker.io/library/busybox:latest"
 REGISTRY = "10.200.0.254:5000"
-"""The registry of the tests: see `tests/realnode/registry.py`."""
+"""The registry of the tests: see `tests/realnode/refusals.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Seen:
 
 
 Rule = Callable[[Seen], bool]
+Deed = Callable[[KubeSession, str], Awaitable[None]]
+"""Done by a session in a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class Failure:
         words: What its headline or evidence shall have.
         about: What `why` is asked about.
         labels: Of its namespace.
+        begins: When something is done to what was made, and what.
     """
 
     name: str
@@ -57,6 +67,7 @@ class Failure:
     words: Sequence[str] = ()
     about: str = "pod/p"
     labels: Mapping[str, str] = field(default_factory=dict)
+    begins: tuple[Rule, Deed] | None = None
 
 
 def waits(reason: str) -> Rule:
@@ -105,6 +116,50 @@ def job_failed(seen: Seen) -> bool:
         for job in seen.jobs
         for one in job.get("status", {}).get("conditions", ())
     )
+
+
+def running(name: str = "p") -> Rule:
+    """A pod of that name, or one whose name begins so, is ready."""
+    return lambda seen: any(
+        one["type"] == "Ready" and one["status"] == "True"
+        for pod in seen.pods
+        for one in pod.get("status", {}).get("conditions", ())
+        if pod["metadata"]["name"].startswith(name)
+    )
+
+
+def kill(words: str) -> Deed:
+    """Kill the process of this machine whose command line has these words, as the kernel would."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                arguments = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words.encode() in arguments:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+    return deed
+
+
+def delete(path: str) -> Deed:
+    """Delete an object, by its path below its namespace's; empty for the namespace."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        await session.request("DELETE", f"/api/v1/namespaces/{namespace}{path}")
+
+    return deed
+
+
+def make(*things: Document) -> Deed:
+    """Make more objects."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        placed = [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in things]
+        await apply_all(session, Discovery(session), placed)
+
+    return deed
 
 
 def container(script: str = "", name: str = "main", **fields: Any) -> Document:
@@ -489,4 +544,64 @@ PLACES = (
         ["ephemeral"],
     ),
 )
-FAILURES = (*PROGRAMS, *PROBES, *IMAGES, *PLACES)
+_SLOT = {"limits": {"nvidia.com/gpu": "4"}}
+OTHERS = (
+    Failure(
+        "rank-killed",
+        [once(container("busybox sleep 86399; exit $?"))],
+        ended("Error"),
+        "KILLED_SIGKILL",
+        ["137"],
+        begins=(running(), kill("86399")),
+    ),
+    Failure(
+        "container-killed",
+        [once(container(command=["busybox", "sleep", "86398"]))],
+        ended("Error"),
+        "KILLED_SIGKILL",
+        ["137", "SIGKILL"],
+        begins=(running(), kill("86398")),
+    ),
+    Failure(
+        "no-dns",
+        [
+            once(
+                container("busybox wget -q -O - http://data.example:8000/shard-0"),
+                dnsPolicy="None",
+                dnsConfig={"nameservers": ["10.200.0.99"], "options": [{"name": "timeout", "value": "1"}]},
+            )
+        ],
+        ended("Error"),
+        "JOB_FAILED",
+        ["bad address 'data.example", "CoreDNS"],
+    ),
+    Failure(
+        "held",
+        [{**pod(), "metadata": {"name": "p", "finalizers": ["failures.test/hold"]}}],
+        lambda seen: any(pod["metadata"].get("deletionTimestamp") for pod in seen.pods),
+        "NOT_READY",
+        ["is being deleted", "failures.test/hold"],
+        begins=(running(), delete("/pods/p")),
+    ),
+    Failure(
+        "preempted",
+        [
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "failures-high"},
+                "value": 1000,
+            },
+            job(container("sleep 600", resources=_SLOT)),
+        ],
+        job_failed,
+        "KILLED_SIGKILL",
+        ["the scheduler preempted its pod j-", "Preempted by"],
+        "job/j",
+        begins=(
+            running("j"),
+            make(*(pod(container(resources=_SLOT), name=f"h{n}", priorityClassName="failures-high") for n in range(2))),
+        ),
+    ),
+)
+FAILURES = (*PROGRAMS, *PROBES, *IMAGES, *PLACES, *OTHERS)
