@@ -15,7 +15,8 @@ from actions.base.clock import SystemClock
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
-from tests.realnode.failing import FAILURES, Document, Failure, Seen
+from tests.realnode.failing import Document, Failure, Seen
+from tests.realnode.failure_table import FAILURES
 from tests.realnode.refusals import refusing_registry
 from tests.realnode.running import FOLDER, real_nodes
 from tests.support.applying import apply_all
