@@ -10,23 +10,30 @@ from pathlib import Path
 
 import msgspec
 
+from actions.base.clock import SystemClock
 from actions.base.files import private_directory, write_private
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 from tests.realcluster.harness.controlplane import Surroundings, control_plane
+from tests.realcluster.harness.world import account
 from tests.realnode.equipment import labels_of
 from tests.realnode.harness.addons import addons
 from tests.realnode.harness.contents import all_images
 from tests.realnode.harness.imagestore import image_store, registry
 from tests.realnode.harness.network import GATEWAY, Place, make_subnet
 from tests.realnode.harness.node import NodePlan, node
+from tests.realnode.harness.sources import fill_mirror
 from tests.support.applying import apply_all
 
 DESCRIPTION = "realnode.json"
 PLACES = (Place(1), Place(2), Place(3), Place(4))
 _TYPES = ("m5.2xlarge", "m5.2xlarge", "g5.12xlarge", "g5.12xlarge")
 """Of the instances that the nodes are at first."""
+OPTIONS = SandboxOptions()
+"""Of the account: its region, and the name of its cluster."""
 _READY_SECONDS = 90.0
 _ZONE = {
     "topology.kubernetes.io/region": "us-west-2",
@@ -43,6 +50,12 @@ class RunningNodes:
     """The kubeconfig of a user without any rights."""
     nodes: dict[str, str]
     """The folder of each node, by name: logs, `PROGRAM.pid`, and `PROGRAM.down` to keep one from being started."""
+    aws_endpoint_url: str
+    """Of the account that has the cluster."""
+    mirror: str
+    """The folder with the releases of the operators."""
+    volumes: str
+    """The folder with a folder for each volume, by its handle."""
     audit_log: str
 
     @classmethod
@@ -74,10 +87,17 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
             plan = _plan(place, instance_type)
             await stack.enter_async_context(node(plan, plane, folders[place.name], store, PLACES))
         await _ready(session, PLACES)
+        authority = Path(plane.credentials.path("ca.crt")).read_bytes()
+        groups = NodeGroups.of(OPTIONS, SystemClock())
+        endpoint = await stack.enter_async_context(account(session, OPTIONS, authority, groups))
+        fill_mirror(folder / "mirror")
         description = RunningNodes(
             kubeconfig=str(plane.kubeconfig),
             nobody=str(plane.kubeconfig_of("nobody")),
             nodes={name: str(path) for name, path in folders.items()},
+            aws_endpoint_url=endpoint,
+            mirror=str(folder / "mirror"),
+            volumes=str(folder / "volumes"),
             audit_log=str(folder / "audit.log"),
         )
         write_private(folder / DESCRIPTION, msgspec.json.encode(description))

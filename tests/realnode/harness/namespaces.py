@@ -16,6 +16,9 @@ from pathlib import Path
 NEEDED = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "ip", "nsenter", "unshare", "setpriv")
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 CGROUPS = Path("/sys/fs/cgroup")
+HUGE_PAGES = 512
+"""Of 2 MiB, on each node; the machine has them once, as nothing touches them."""
+_HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 _PREFIX = "realnode-"
 _ENTER = (
     "setpriv", "--pdeathsig", "KILL", "--",
@@ -66,9 +69,17 @@ def _own_folder() -> Iterator[Path]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
+            _reserve_huge_pages(folder)
             yield folder
         finally:
             _remove(folder)
+
+
+def _reserve_huge_pages(folder: Path) -> None:
+    """Pods of trainers ask for them; how many there were before is kept in the folder, to be set again."""
+    before = _HUGE_PAGES.read_text(encoding="ascii")
+    (folder / "huge-pages").write_text(before, encoding="ascii")
+    _HUGE_PAGES.write_text(str(max(int(before), HUGE_PAGES)), encoding="ascii")
 
 
 def _remove_unless_locked(folder: Path) -> None:
@@ -84,4 +95,6 @@ def _remove(folder: Path) -> None:
     for root in CGROUPS.glob(f"*/{folder.name}") if (CGROUPS / "memory").is_dir() else CGROUPS.glob(folder.name):
         for path, _, _ in os.walk(root, topdown=False):
             os.rmdir(path)
+    if (before := folder / "huge-pages").exists():
+        _HUGE_PAGES.write_text(before.read_text(encoding="ascii"), encoding="ascii")
     shutil.rmtree(folder, ignore_errors=True)

@@ -37,6 +37,15 @@ PARTS = (
     _part("registry", {"registry": "realnode/registry"}),
 )
 
+PARTS_OF_TODAY = (
+    _part("kueue", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}),
+    _part("jobset", {"jobset": "sigs.k8s.io/jobset"}),
+    _part("trainer", {"trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
+    _part("lws", {"lws": "sigs.k8s.io/lws/cmd"}),
+    _part("karpenter", {"karpenter": "sigs.k8s.io/karpenter/kwok"}),
+)
+"""Of operators that no blueprint installs; built for all of `make realnode` only."""
+
 
 def build_all(parts: Sequence[Part] = PARTS) -> list[str]:
     """Build what is out of date.

@@ -1,0 +1,1 @@
+"""BioNeMo, as far as the data job needs it."""
