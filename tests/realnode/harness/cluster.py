@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -32,10 +33,14 @@ DESCRIPTION = "realnode.json"
 PLACES = (Place(1), Place(2), Place(3), Place(4))
 _TYPES = ("m5.2xlarge", "m5.2xlarge", "g5.12xlarge", "g5.12xlarge")
 """Of the instances that the nodes are at first."""
+_CORE = (1, 2)
+"""The numbers of the nodes that have no accelerators."""
 OPTIONS = SandboxOptions()
 """Of the account: its region, and the name of its cluster."""
 _READY_SECONDS = 90.0
-_ZONE = {
+_ON_EKS = {
+    "eks.amazonaws.com/capacityType": "ON_DEMAND",
+    "alpha.eksctl.io/cluster-name": OPTIONS.cluster_name,
     "topology.kubernetes.io/region": "us-west-2",
     "topology.kubernetes.io/zone": "us-west-2a",
 }
@@ -73,6 +78,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         UnreachableError: One of them did not become ready.
     """
     make_subnet()
+    _mount_volumes(private_directory(folder / "volumes"))
     async with AsyncExitStack() as stack:
         images = asyncio.create_task(image_store(all_images(), private_directory(folder / "images")))
         surroundings = Surroundings({place.name: place.address for place in PLACES}, GATEWAY)
@@ -105,9 +111,16 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         yield description
 
 
+def _mount_volumes(folder: Path) -> None:
+    """Give volumes the size of a file system of FSx, of which nothing is used."""
+    folder.chmod(0o755)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1200g", "volumes", str(folder)], check=True)
+
+
 def _plan(place: Place, instance_type: str) -> NodePlan:
     labels = {name: value for name, value in labels_of(instance_type).items() if value}
-    return NodePlan(place, labels | _ZONE, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
+    group = {"NodeGroupType": "core", "eks.amazonaws.com/nodegroup": "core"} if place.number in _CORE else {}
+    return NodePlan(place, labels | _ON_EKS | group, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
 
 
 async def _ready(session: KubeSession, places: Sequence[Place]) -> None:

@@ -25,22 +25,6 @@ TRAINER_NAMES = (
 LAYERS = BUILD / "layers"
 _BUSYBOX = Path("/bin/busybox")
 _APPLETS = subprocess.run([_BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
-    "cat",
-    "date",
-    "dd",
-    "echo",
-    "env",
-    "false",
-    "kill",
-    "ls",
-    "nc",
-    "nslookup",
-    "sh",
-    "sleep",
-    "true",
-    "wget",
-    "yes",
-)
 _ADDONS = ("coredns", "csi-driver", "device-plugin")
 
 
