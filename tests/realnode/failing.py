@@ -1,15 +1,22 @@
-"""Objects that fail on a real cluster, each in a way of its own: what is made, when it has failed, what `why` names."""
+"""The parts of the table of failures: a row, the rules by which it has come about, objects, and what is done to them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery
+from tests.support.applying import apply_all
 
 Document = dict[str, Any]
 IMAGE = "docker.io/library/busybox:latest"
 REGISTRY = "10.200.0.254:5000"
-"""The registry of the tests: see `tests/realnode/registry.py`."""
+"""The registry of the tests: see `tests/realnode/refusals.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Seen:
 
 
 Rule = Callable[[Seen], bool]
+Deed = Callable[[KubeSession, str], Awaitable[None]]
+"""Done by a session in a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class Failure:
         words: What its headline or evidence shall have.
         about: What `why` is asked about.
         labels: Of its namespace.
+        begins: When something is done to what was made, and what.
     """
 
     name: str
@@ -57,6 +67,7 @@ class Failure:
     words: Sequence[str] = ()
     about: str = "pod/p"
     labels: Mapping[str, str] = field(default_factory=dict)
+    begins: tuple[Rule, Deed] | None = None
 
 
 def waits(reason: str) -> Rule:
@@ -107,6 +118,50 @@ def job_failed(seen: Seen) -> bool:
     )
 
 
+def running(name: str = "p") -> Rule:
+    """A pod of that name, or one whose name begins so, is ready."""
+    return lambda seen: any(
+        one["type"] == "Ready" and one["status"] == "True"
+        for pod in seen.pods
+        for one in pod.get("status", {}).get("conditions", ())
+        if pod["metadata"]["name"].startswith(name)
+    )
+
+
+def kill(words: str) -> Deed:
+    """Kill the process of this machine whose command line has these words, as the kernel would."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                arguments = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words.encode() in arguments:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+    return deed
+
+
+def delete(path: str) -> Deed:
+    """Delete an object, by its path below its namespace's; empty for the namespace."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        await session.request("DELETE", f"/api/v1/namespaces/{namespace}{path}")
+
+    return deed
+
+
+def make(*things: Document) -> Deed:
+    """Make more objects."""
+
+    async def deed(session: KubeSession, namespace: str) -> None:
+        placed = [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in things]
+        await apply_all(session, Discovery(session), placed)
+
+    return deed
+
+
 def container(script: str = "", name: str = "main", **fields: Any) -> Document:
     """A container of busybox that runs a script of its shell; without one it sleeps."""
     command = {"command": ["sh", "-c", script]} if script else {}
@@ -155,16 +210,6 @@ def probed(kind: str, script: str = "", **probe: Any) -> Document:
     return pod(main)
 
 
-_MEMORY = {"limits": {"memory": "32Mi"}}
-_PRINTED = "echo {!r}; exit 1"
-_CUDA = "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
-_PEER = (
-    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, remote process exited or there was"
-    " a network error, NCCL version 2.21.5"
-)
-_CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
-
-
 def claim(storage_class: str) -> Document:
     """A claim of a class."""
     spec = {
@@ -173,320 +218,3 @@ def claim(storage_class: str) -> Document:
         "resources": {"requests": {"storage": "1Gi"}},
     }
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
-
-
-PROGRAMS = (
-    Failure(
-        "oom",
-        [once(container("busybox tail /dev/zero", resources=_MEMORY))],
-        ended("OOMKilled"),
-        "OOM_KILLED",
-        ["OOMKilled"],
-    ),
-    Failure(
-        "gpu-runtime",
-        [once(container(_PRINTED.format("RuntimeError: No CUDA GPUs are available")))],
-        ended("Error"),
-        "GPU_RUNTIME",
-        ["No CUDA GPUs are available"],
-    ),
-    Failure(
-        "cuda-fault", [once(container(_PRINTED.format(_CUDA)))], ended("Error"), "GPU_APP_FAULT", ["illegal memory"]
-    ),
-    Failure(
-        "peer-died", [once(container(_PRINTED.format(_PEER)))], ended("Error"), "NCCL_PEER_DIED", ["remote process"]
-    ),
-    Failure(
-        "crash-loop",
-        [pod(container("echo 'ValueError: no such preset'; exit 3"))],
-        restarted(2),
-        "CRASH_LOOP",
-        ["exit code 3", "ValueError: no such preset"],
-    ),
-    Failure("exit-137", [once(container("exit 137"))], ended("Error"), "KILLED_SIGKILL", ["137"]),
-    Failure(
-        "segfault",
-        [once(container("sh -c 'kill -SEGV $$$$'; exit $?"))],
-        ended("Error"),
-        "JOB_FAILED",
-        ["139", "Segmentation fault"],
-    ),
-    Failure(
-        "job-failed", [job(container("echo 'KeyError: 7'; exit 1"))], job_failed, "JOB_FAILED", ["KeyError: 7"], "job/j"
-    ),
-    Failure(
-        "init",
-        [pod(initContainers=[container("echo 'ConnectionError: no data'; exit 4", name="fetch")])],
-        lambda seen: any(one.get("exitCode") == 4 for _, one in seen.states()),
-        "CRASH_LOOP",
-        ["fetch", "ConnectionError: no data"],
-    ),
-    Failure("no-program", [once(container(command=["nosuch"]))], ended("StartError"), "JOB_FAILED", ["nosuch"]),
-    Failure(
-        "wrong-format",
-        [
-            once(
-                container(command=["/work/tool"], volumeMounts=[{"name": "work", "mountPath": "/work"}]),
-                initContainers=[
-                    container(
-                        r"printf '\177ELF\2\1\1' > /work/tool; busybox chmod 755 /work/tool",
-                        name="build",
-                        volumeMounts=[{"name": "work", "mountPath": "/work"}],
-                    )
-                ],
-                volumes=[{"name": "work", "emptyDir": {}}],
-            )
-        ],
-        ended("Error"),
-        "IMAGE_ARCH",
-        ["exec format error"],
-    ),
-    Failure(
-        "as-root",
-        [pod(container(securityContext={"runAsNonRoot": True}))],
-        waits("CreateContainerConfigError"),
-        "CRASH_LOOP",
-        ["runAsNonRoot"],
-    ),
-    Failure(
-        "hook",
-        [pod(container("sleep 600", lifecycle={"postStart": {"exec": {"command": ["sh", "-c", "echo sad; exit 9"]}}}))],
-        told("FailedPostStartHook"),
-        "CRASH_LOOP",
-        ["postStart hook fails", "FailedPostStartHook"],
-    ),
-    Failure(
-        "deadline", [job(container("sleep 600"), activeDeadlineSeconds=3)], job_failed, "JOB_DEADLINE", ["3 s"], "job/j"
-    ),
-    Failure(
-        "pod-deadline",
-        [once(activeDeadlineSeconds=3)],
-        failed("DeadlineExceeded"),
-        "JOB_DEADLINE",
-        ["DeadlineExceeded"],
-    ),
-)
-PROBES = (
-    Failure(
-        "readiness",
-        [probed("readiness", httpGet={"path": "/ready", "port": 8080})],
-        told("Unhealthy", "Readiness probe failed", 3),
-        "PROBE_FAILED",
-        ["readiness probe (GET :8080/ready, every 1 s)", "connection refused"],
-    ),
-    Failure(
-        "readiness-status",
-        [probed("readiness", "busybox httpd -f -p 8080", httpGet={"path": "/nowhere", "port": 8080})],
-        told("Unhealthy", "statuscode", 3),
-        "PROBE_FAILED",
-        ["statuscode: 404"],
-    ),
-    Failure(
-        "readiness-exec",
-        [probed("readiness", exec={"command": ["nosuch", "--now"]})],
-        told("Unhealthy", "", 3),
-        "PROBE_FAILED",
-        ["nosuch --now", "executable file not found"],
-    ),
-    Failure(
-        "readiness-slow",
-        [probed("readiness", exec={"command": ["sh", "-c", "sleep 9"]})],
-        told("Unhealthy", "", 3),
-        "PROBE_FAILED",
-        ["timed out"],
-    ),
-    Failure(
-        "liveness",
-        [probed("liveness", exec={"command": ["busybox", "cat", "/tmp/alive"]})],
-        restarted(2),
-        "PROBE_FAILED",
-        ["liveness probe (busybox cat /tmp/alive, every 1 s)", "will be restarted"],
-    ),
-    Failure(
-        "startup",
-        [probed("startup", tcpSocket={"port": 8080})],
-        restarted(1),
-        "PROBE_FAILED",
-        ["startup probe (TCP :8080, every 1 s)", "connection refused"],
-    ),
-)
-IMAGES = (
-    Failure(
-        "image-absent", [pulling(f"{REGISTRY}/absent:1")], waits("ImagePullBackOff"), "IMAGE_NOT_FOUND", ["absent:1"]
-    ),
-    Failure("image-private", [pulling(f"{REGISTRY}/private:1")], waits("ImagePullBackOff"), "IMAGE_AUTH", ["401"]),
-    Failure("image-forbidden", [pulling(f"{REGISTRY}/forbidden:1")], waits("ImagePullBackOff"), "IMAGE_AUTH", ["403"]),
-    Failure(
-        "image-limited", [pulling(f"{REGISTRY}/limited:1")], waits("ImagePullBackOff"), "REGISTRY_RATE_LIMIT", ["429"]
-    ),
-    Failure(
-        "image-broken", [pulling(f"{REGISTRY}/broken:1")], waits("ImagePullBackOff"), "REGISTRY_UNAVAILABLE", ["503"]
-    ),
-    Failure(
-        "image-arm", [pulling(f"{REGISTRY}/arm:1")], waits("ImagePullBackOff"), "IMAGE_ARCH", ["no match for platform"]
-    ),
-    Failure(
-        "registry-away",
-        [pulling("10.200.0.254:5999/x:1")],
-        waits("ImagePullBackOff"),
-        "REGISTRY_UNAVAILABLE",
-        ["connection refused", "cannot be reached"],
-    ),
-    Failure(
-        "registry-plain",
-        [pulling("10.200.0.254:5001/x:1")],
-        waits("ImagePullBackOff"),
-        "REGISTRY_UNAVAILABLE",
-        ["HTTP response to HTTPS client"],
-    ),
-    Failure(
-        "registry-early",
-        [pulling("10.200.0.254:5002/x:1")],
-        waits("ImagePullBackOff"),
-        "REGISTRY_UNAVAILABLE",
-        ["not yet valid", "clock"],
-    ),
-    Failure(
-        "registry-unknown",
-        [pulling("registry.nowhere.invalid/x:1")],
-        waits("ImagePullBackOff"),
-        "REGISTRY_UNAVAILABLE",
-        ["cannot resolve", "lookup registry.nowhere.invalid"],
-    ),
-    Failure("image-name", [pulling("UPPER/Case:1")], waits("InvalidImageName"), "IMAGE_NAME_INVALID", ["UPPER/Case:1"]),
-    Failure(
-        "image-never",
-        [pulling("docker.io/library/nothing:1", imagePullPolicy="Never")],
-        waits("ErrImageNeverPull"),
-        "IMAGE_NOT_FOUND",
-        ["docker.io/library/nothing:1"],
-    ),
-)
-PLACES = (
-    Failure("gpu-shortage", [asking(nvidia_com__gpu=64)], unschedulable, "GPU_SHORTAGE", ["nvidia.com/gpu"]),
-    Failure(
-        "efa-shortage", [asking(vpc_amazonaws_com__efa=64)], unschedulable, "EFA_SHORTAGE", ["vpc.amazonaws.com/efa"]
-    ),
-    Failure(
-        "hugepages",
-        [pod(container(resources={"limits": {"hugepages-2Mi": "5Gi", "memory": "1Gi", "cpu": "1"}}))],
-        unschedulable,
-        "EFA_MEMORY",
-        ["hugepages-2Mi"],
-    ),
-    Failure(
-        "selector", [pod(nodeSelector={"pool": "gone"})], unschedulable, "NODEPOOL_MISMATCH", ["node affinity/selector"]
-    ),
-    Failure(
-        "out-of-cpu",
-        [{**asking(cpu=500), "metadata": {"name": "p"}}],
-        unschedulable,
-        "NODEPOOL_MISMATCH",
-        ["Insufficient cpu"],
-    ),
-    Failure(
-        "claim-class", [claim("nowhere"), mounting(_CLAIM)], told("ProvisioningFailed"), "PVC_UNBOUND", ["nowhere"]
-    ),
-    Failure("claim-missing", [mounting(_CLAIM)], unschedulable, "PVC_UNBOUND", ['persistentvolumeclaim "c" not found']),
-    Failure(
-        "secret",
-        [pod(container(envFrom=[{"secretRef": {"name": "token"}}]))],
-        waits("CreateContainerConfigError"),
-        "CONFIG_MISSING",
-        ['secret "token" not found'],
-    ),
-    Failure(
-        "config-key",
-        [
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}},
-            pod(container(env=[{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "b"}}}])),
-        ],
-        waits("CreateContainerConfigError"),
-        "CONFIG_MISSING",
-        ["couldn't find key b"],
-    ),
-    Failure(
-        "config-volume",
-        [mounting({"configMap": {"name": "gone"}})],
-        told("FailedMount"),
-        "CONFIG_MISSING",
-        ['configmap "gone" not found'],
-    ),
-    Failure(
-        "mount",
-        [mounting({"hostPath": {"path": "/nowhere/fsx", "type": "Directory"}})],
-        told("FailedMount"),
-        "VOLUME_MOUNT",
-        ["hostPath type check failed"],
-    ),
-    Failure(
-        "service-account",
-        [job(template={"serviceAccountName": "gone"})],
-        told("FailedCreate"),
-        "CONFIG_MISSING",
-        ['serviceaccount "gone" not found'],
-        "job/j",
-    ),
-    Failure(
-        "quota",
-        [
-            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}},
-            job(),
-        ],
-        told("FailedCreate", "exceeded quota"),
-        "NAMESPACE_QUOTA",
-        ["exceeded quota: q"],
-        "job/j",
-    ),
-    Failure(
-        "pod-security",
-        [job()],
-        told("FailedCreate", "PodSecurity"),
-        "JOB_FAILED",
-        ["Pod Security restricted"],
-        "job/j",
-        {"pod-security.kubernetes.io/enforce": "restricted"},
-    ),
-    Failure(
-        "webhook",
-        [
-            {
-                "apiVersion": "admissionregistration.k8s.io/v1",
-                "kind": "ValidatingWebhookConfiguration",
-                "metadata": {"name": "failures"},
-                "webhooks": [
-                    {
-                        "name": "pods.failures.test",
-                        "clientConfig": {"service": {"name": "gone", "namespace": "f-webhook"}},
-                        "rules": [
-                            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-                        ],
-                        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "f-webhook"}},
-                        "admissionReviewVersions": ["v1"],
-                        "sideEffects": "None",
-                    }
-                ],
-            },
-            job(),
-        ],
-        told("FailedCreate", "webhook"),
-        "JOB_FAILED",
-        ["pods.failures.test"],
-        "job/j",
-    ),
-    Failure(
-        "evicted-disk",
-        [
-            once(
-                container(
-                    "busybox dd if=/dev/zero of=/fill bs=1M count=64; sleep 600",
-                    resources={"limits": {"ephemeral-storage": "16Mi"}},
-                )
-            )
-        ],
-        failed("Evicted"),
-        "EVICTED_DISK",
-        ["ephemeral"],
-    ),
-)
-FAILURES = (*PROGRAMS, *PROBES, *IMAGES, *PLACES)

@@ -15,8 +15,9 @@ from actions.base.clock import SystemClock
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
-from tests.realnode.failing import FAILURES, Document, Failure, Seen
-from tests.realnode.registry import registry
+from tests.realnode.failing import Document, Failure, Seen
+from tests.realnode.failure_table import FAILURES
+from tests.realnode.refusals import refusing_registry
 from tests.realnode.running import FOLDER, real_nodes
 from tests.support.applying import apply_all
 from tui.cli import main
@@ -35,7 +36,7 @@ async def missed() -> AsyncIterator[dict[str, float]]:
     nodes = real_nodes()
     session = await KubeSession.connect(ClusterTarget(Path(nodes.kubeconfig)))
     try:
-        async with registry(map(Path, nodes.nodes.values()), Path(FOLDER)):
+        async with refusing_registry(map(Path, nodes.nodes.values()), Path(FOLDER)):
             await apply_all(session, Discovery(session), _all_objects(FAILURES))
             yield await _come_about(session, FAILURES)
     finally:
@@ -53,7 +54,7 @@ def _object(kind: str, name: str, labels: dict[str, str]) -> Document:
 
 
 def _in(failure: Failure, thing: Document) -> Document:
-    if thing["kind"].endswith("WebhookConfiguration"):
+    if thing["kind"] in ("ValidatingWebhookConfiguration", "PriorityClass"):
         return thing
     return {**thing, "metadata": {**thing["metadata"], "namespace": _namespace(failure)}}
 
@@ -67,6 +68,7 @@ async def _come_about(session: KubeSession, failures: Iterable[Failure]) -> dict
     clock, seconds = SystemClock(), {}
     began = clock.monotonic()
     left = {_namespace(one): one for one in failures}
+    open_deeds = {_namespace(one): one.begins for one in failures if one.begins is not None}
     while left and clock.monotonic() - began < _LONGEST_SECONDS:
         lists: dict[str, list[Document]] = {}
         for name, path in _LISTED.items():
@@ -78,7 +80,11 @@ async def _come_about(session: KubeSession, failures: Iterable[Failure]) -> dict
                     for name, items in lists.items()
                 }
             )
-            if failure.has_failed(seen):
+            deed = open_deeds.get(namespace)
+            if deed is not None and deed[0](seen):
+                await deed[1](session, namespace)
+                del open_deeds[namespace]
+            elif deed is None and failure.has_failed(seen):
                 seconds[failure.name] = clock.monotonic() - began
                 del left[namespace]
         await asyncio.sleep(0.5)

@@ -226,6 +226,8 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
     if waiting.reason in PULL_REASONS or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
+    if pod.deleted_at and failed is not None and failed.exit_code in (137, 143) and failed.reason != "OOMKilled":
+        return  # by its deletion
     loops = waiting.reason == "CrashLoopBackOff"
     if failed is not None and (disruption := _disruption_of(pod)):
         yield _disrupted(pod, failed, disruption)

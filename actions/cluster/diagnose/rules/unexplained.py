@@ -43,7 +43,8 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
         yield misfit(refused)
     for pod in evidence.pods:
         if pod.deleted_at:
-            yield from _leaving(evidence, pod)
+            if evidence.now - pod.deleted_at >= _LEAVING_SECONDS:
+                yield _leaving(evidence, pod)
         elif not (pod.is_fine or _is_done_in_part(pod) or pod.name in {one.pod for one in refused}):
             yield from _waiting(evidence, pod)
     yield from _unready_nodes(evidence)
@@ -116,14 +117,7 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
         )
     for pod in evidence.pods:
         if pod.deleted_at:
-            yield finding(
-                Code.NOT_READY,
-                f"{pod.name} is being deleted"
-                + (f": {_on_one_line(told[0])}" if (told := _warnings(evidence, pod.name)) else ""),
-                [*told[:_MOST_QUOTES], pod.name],
-                "Wait until it is gone; if it stays, see its finalizers and whether its node answers.",
-                severity=Severity.INFO,
-            )
+            yield _leaving(evidence, pod)
         elif not (pod.is_fine or _is_done_in_part(pod)):
             word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
             yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
@@ -255,20 +249,21 @@ def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
     return [event.message or event.reason for event in sorted(told, key=lambda one: -one.last_seen_at)]
 
 
-def _leaving(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
-    """Yield a pod whose deletion does not come to its end."""
+def _leaving(evidence: Evidence, pod: Pod) -> Finding:
+    """Return the finding of a pod that is being deleted: an information while that may still come to its end."""
     age = evidence.now - pod.deleted_at
-    if age < _LEAVING_SECONDS:
-        return
     held = f" (finalizers: {', '.join(pod.finalizers)})" if pod.finalizers else ""
-    yield finding(
+    told = _warnings(evidence, pod.name)
+    state = f" for {duration(age)} and does not go{held}" if age >= _LEAVING_SECONDS else held
+    return finding(
         Code.NOT_READY,
-        f"{pod.name} is being deleted for {duration(age)} and does not go{held}",
-        [*_warnings(evidence, pod.name)[:_MOST_QUOTES], *pod.finalizers, pod.name],
+        f"{pod.name} is being deleted{state}" + (f": {_on_one_line(told[0])}" if told else ""),
+        [*told[:_MOST_QUOTES], *pod.finalizers, pod.name],
         "See why the controller of that finalizer does not finish."
         if pod.finalizers
-        else "See whether its node answers (kubectl get node); the API server keeps the pod until its kubelet has"
-        " ended it.",
+        else "Wait until it is gone; if it stays, see whether its node answers (kubectl get node): the API server keeps"
+        " the pod until its kubelet has ended it.",
+        severity=Severity.INFO if age < _LEAVING_SECONDS else None,
     )
 
 

@@ -29,7 +29,7 @@ _STATUS = {"private": 401, "forbidden": 403, "absent": 404, "limited": 429, "bro
 
 
 @asynccontextmanager
-async def registry(node_folders: Iterable[Path], folder: Path) -> AsyncIterator[None]:
+async def refusing_registry(node_folders: Iterable[Path], folder: Path) -> AsyncIterator[None]:
     """Serve until the context is left.
 
     Args:
@@ -44,7 +44,7 @@ async def registry(node_folders: Iterable[Path], folder: Path) -> AsyncIterator[
         for port, context in ((_PORT, None), (_PLAIN, None), (_EARLY, _future(folder))):
             application = web.Application()
             application.router.add_route("*", "/v2/{name}/{kind}/{what}", _answer)
-            runner = web.AppRunner(application, access_log=None)
+            runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
             stack.push_async_callback(runner.cleanup)
             await runner.setup()
             await web.TCPSite(runner, GATEWAY, port, ssl_context=context).start()
