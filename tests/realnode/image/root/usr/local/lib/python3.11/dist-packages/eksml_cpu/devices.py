@@ -54,7 +54,7 @@ class Work:
 
     pid: int
     percent: int
-    """Of the time in which one of its threads had, or wanted, a CPU: on a busy machine work is mostly waiting for one."""
+    """Of the time in which its threads had, or wanted, a CPU: on a busy machine, work is mostly waiting for one."""
     mebibytes: int
     command: str
 

@@ -85,7 +85,11 @@ def cores_in_use() -> dict[int, tuple[int, float, int]]:
         work = devices.of_device(works, place, len(named) * CORES)
         if work:
             share = max(1, len(named) * CORES // len(works))
-            found[named[place // CORES] * CORES + place % CORES] = (work.pid, work.percent, (work.mebibytes << 20) // share)
+            found[named[place // CORES] * CORES + place % CORES] = (
+                work.pid,
+                work.percent,
+                (work.mebibytes << 20) // share,
+            )
     return found
 
 
@@ -142,7 +146,9 @@ def _memory() -> tuple[int, int]:
 
 def graphs(shape: dict[str, str], count: int) -> list[Path]:
     """Where the compiled graphs of a program are, by all that shapes them."""
-    names = [hashlib.sha256(f"{index}{json.dumps(shape, sort_keys=True)}".encode()).hexdigest() for index in range(count)]
+    names = [
+        hashlib.sha256(f"{index}{json.dumps(shape, sort_keys=True)}".encode()).hexdigest() for index in range(count)
+    ]
     return [CACHE / _COMPILER / f"MODULE_{int(name[:15], 16):020d}+{name[15:23]}" / "model.neff" for name in names]
 
 

@@ -1,6 +1,6 @@
-"""A training as NeMo's: real Lightning, DDP over gloo, the optimiser, schedule, validation and checkpoints; a small model.
+"""A training as NeMo's: real Lightning, DDP over gloo, optimiser, schedule, validation, checkpoints; a small model.
 
-What is played: the model's size, and the pace, since a small model on CPU would be done in a second (`EKSML_STEP_SECONDS`).
+Played are the model's size, and the pace: a small model would be done in a second (`EKSML_STEP_SECONDS`).
 """
 
 from __future__ import annotations
@@ -116,7 +116,11 @@ def fit(plan: Plan) -> None:
         gradient_clip_val=1.0,
         logger=TensorBoardLogger(str(plan.folder), name="", version="") if rank == 0 else False,
         enable_checkpointing=plan.checkpoints is not None,
-        callbacks=[*([checkpoints] if plan.checkpoints else []), (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1), _Pace(plan)],
+        callbacks=[
+            *([checkpoints] if plan.checkpoints else []),
+            (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1),
+            _Pace(plan),
+        ],
         enable_model_summary=rank == 0,
     )
     trainer.fit(_Module(plan, size), ckpt_path=found)
@@ -204,7 +208,9 @@ class _Module(lightning.LightningModule):
         self.log("global_step", float(step), prog_bar=True, rank_zero_only=True, batch_size=1)
         samples = float((step + 1) * self._plan.global_batch)
         self.log("consumed_samples", samples, prog_bar=True, batch_size=1)
-        self.log("train_step_timing in s", seconds, prog_bar=self._plan.draws_as_nemo, rank_zero_only=True, batch_size=1)
+        self.log(
+            "train_step_timing in s", seconds, prog_bar=self._plan.draws_as_nemo, rank_zero_only=True, batch_size=1
+        )
         return loss
 
     def _log_norms(self, seconds: float) -> None:
