@@ -59,7 +59,7 @@ class Work:
     command: str
 
 
-def work(seconds: float = 0.25) -> list[Work]:
+def work(seconds: float = 0.6) -> list[Work]:
     """Watch the processes of the training for a while. In the order of their local ranks."""
     ranks = _ranks()
     before, began = {pid: _busy(pid) for pid in ranks}, time.monotonic()
