@@ -10,7 +10,7 @@ SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster schedules fuzz
+.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster realnode schedules fuzz
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -113,6 +113,11 @@ realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on o
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \
 		$(BIN)/python -m pytest tests/flow tests/realcluster -k "real $(ONLY)"; \
 	else echo "realcluster: skipped, go is not on PATH"; fi
+
+realnode: $(STAMP)  ## lives, failures and long things on real nodes; needs root, go and containerd; ONLY="and failures" for some
+	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realnode.harness run \
+		$(BIN)/python -m pytest tests/realnode -k "test $(ONLY)"; \
+	else echo "realnode: skipped, go is not on PATH"; fi
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

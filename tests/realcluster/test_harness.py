@@ -9,6 +9,7 @@ from actions.sandbox.kubelet.log_file import LogFile
 from tests.realcluster.harness.authenticator import status_of
 from tests.realcluster.harness.crilog import CriLog, RunMarker
 from tests.realcluster.harness.parts import PARTS
+from tests.realnode.harness import parts as realnode
 
 
 def a_token(url: str, *, prefix: str = "k8s-aws-v1.") -> str:
@@ -44,6 +45,6 @@ def test_a_marker_tells_instance_and_end(tmp_path: Path) -> None:
 
 
 def test_every_part_is_pinned_with_its_hashes() -> None:
-    for part in PARTS:
+    for part in (*PARTS, *realnode.PARTS, *realnode.PARTS_OF_TODAY):
         assert (part.folder / "go.mod").exists()
         assert (part.folder / "go.sum").exists() or part.module == "certificates"  # it needs nothing

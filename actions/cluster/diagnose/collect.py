@@ -25,6 +25,7 @@ from actions.cluster.logs.follow import ContainerLog, LogLine, read_log
 from actions.cluster.logs.lines import NANOSECONDS
 from actions.cluster.objects.client import Discovery, list_objects, read_item
 
+_OF_CONTAINER = ("name", "resources", "readinessProbe", "livenessProbe", "startupProbe")
 _PODS = kind_of("Pod")
 _EVENTS = kind_of("Event")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -170,7 +171,7 @@ async def _objects(
 
 
 def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of an object that a diagnosis reads: a sixth of a pod, without managed fields or commands."""
+    """Return the parts of an object that a diagnosis reads: a sixth of a pod, without managed fields or programs."""
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return document
@@ -179,7 +180,9 @@ def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
         kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
     if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
         return document | {"metadata": kept}
-    containers = [{"resources": one.get("resources")} for one in spec["containers"] if isinstance(one, dict)]
+    containers = [
+        {key: one[key] for key in _OF_CONTAINER if key in one} for one in spec["containers"] if isinstance(one, dict)
+    ]
     return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
 
 

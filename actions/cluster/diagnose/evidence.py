@@ -38,6 +38,14 @@ class ObservedState(msgspec.Struct, frozen=True):
     since: float = 0.0
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """A probe of a container: what it asks, in words, every how many seconds, and how many failures end it."""
+
+    asks: str
+    period: int
+    failures: int
+
+
 class Container(msgspec.Struct, frozen=True):
     """The state of one container, and its previous end."""
 
@@ -48,11 +56,17 @@ class Container(msgspec.Struct, frozen=True):
     restarts: int = 0
     is_ready: bool = False
     is_init: bool = False
+    probes: Mapping[str, Probe] = msgspec.field(default_factory=dict)
+    """By `readiness`, `liveness` and `startup`."""
 
     @property
     def endings(self) -> tuple[ObservedState, ...]:
         """Return its ends, the newest first."""
         return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
+
+
+STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of containers that wait for their turn."""
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -92,6 +106,19 @@ class Pod(msgspec.Struct, frozen=True):
     def is_unscheduled(self) -> bool:
         """Return whether it still has no node."""
         return not self.node and self.phase in ("", "Pending")
+
+    def has_begun_after(self, at: float) -> bool:
+        """Return whether its volumes and its network were there after that time, as they are before any container.
+
+        A container that waits for anything but these, as for its image, shows it too.
+        """
+        return any(
+            state.kind == "running"
+            or (state.kind == "waiting" and state.reason not in STARTING)
+            or (state.kind == "terminated" and state.since >= at > 0)
+            for one in self.containers
+            for state in (one.state, one.last)
+        )
 
     @property
     def is_fine(self) -> bool:
@@ -139,6 +166,10 @@ class Node(msgspec.Struct, frozen=True):
         """Return whether the kubelet reports it as ready."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "True"
+
+
+_BEFORE_CONTAINERS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox"})
+"""Events about what a pod has before any of its containers."""
 
 
 def is_refusal(event: EventFacts) -> bool:
@@ -225,7 +256,11 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
         )
 
     def troubles(self) -> Iterator[EventFacts]:
-        """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
+        """Yield events, except those of what is over.
+
+        That is: about pods that are fine by now, of the beginning of pods that have begun since, and refusals of pods
+        that were made later.
+        """
         return iter(self._troubles)
 
     @cached_property
@@ -239,6 +274,8 @@ class Evidence(msgspec.Struct, frozen=True, dict=True):
             is_over = is_refusal(event) and event.last_seen_at < made.get(
                 (event.kind, event.namespace, event.name), 0.0
             )
+            if event.reason in _BEFORE_CONTAINERS:
+                is_over = pod is not None and pod.has_begun_after(event.last_seen_at)
             if not is_over and (pod is None or not pod.is_fine):
                 yield event
 
@@ -384,7 +421,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
         annotations=mapping(metadata.get("annotations")),
         scheduler=text(spec.get("schedulerName")),
         requests=_extended(spec),
-        containers=tuple(_containers(status)),
+        containers=tuple(_containers(spec, status)),
         conditions=conditions_of(status),
         is_gated=bool(spec.get("schedulingGates")),
         memory_volumes=frozenset(
@@ -414,7 +451,31 @@ def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
     return total
 
 
-def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
+def _probes(container: Mapping[str, Any]) -> Iterator[tuple[str, Probe]]:
+    for name in ("readiness", "liveness", "startup"):
+        if probe := mapping(container.get(f"{name}Probe")):
+            yield (
+                name,
+                Probe(_asks(probe), whole(probe.get("periodSeconds")) or 10, whole(probe.get("failureThreshold")) or 3),
+            )
+
+
+_MOST_OF_COMMAND = 80
+
+
+def _asks(probe: Mapping[str, Any]) -> str:
+    http, tcp, grpc = (mapping(probe.get(kind)) for kind in ("httpGet", "tcpSocket", "grpc"))
+    if http:
+        return f"GET {text(http.get('host'))}:{text(http.get('port'))}{text(http.get('path')) or '/'}"
+    if tcp:
+        return f"TCP {text(tcp.get('host'))}:{text(tcp.get('port'))}"
+    if grpc:
+        return f"gRPC :{text(grpc.get('port'))}"
+    return " ".join(_texts(mapping(probe.get("exec")).get("command")))[:_MOST_OF_COMMAND]
+
+
+def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Container]:
+    probes = {text(one.get("name")): dict(_probes(one)) for one in mappings(spec.get("containers"))}
     for key, is_init in (("initContainerStatuses", True), ("containerStatuses", False)):
         for entry in mappings(status.get(key)):
             yield Container(
@@ -425,6 +486,7 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
                 restarts=whole(entry.get("restartCount")),
                 is_ready=entry.get("ready") is True,
                 is_init=is_init,
+                probes=probes.get(text(entry.get("name")), {}),
             )
 
 

@@ -6,7 +6,7 @@ Each workload is judged by its own part, so that a fault of one does not explain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -117,8 +117,15 @@ def root_of(evidence: Evidence, namespace: str, name: str) -> str:
     return name
 
 
+def is_preemption(event: EventFacts, jobs: Iterable[KubeObject]) -> bool:
+    """Return whether the scheduler reports that it has preempted a pod of one of the jobs, which is gone with that."""
+    return event.reason == "Preempted" and any(
+        event.name.startswith(f"{job.name}-") and event.namespace == job.namespace for job in jobs
+    )
+
+
 def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
-    """Drop events about pods, jobs and gangs that are gone: they explain nothing that exists."""
+    """Drop events about pods, jobs and gangs that are gone: they explain nothing that exists, but for preemptions."""
     alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
     alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
     kinds = {"Pod", "PodGroup", *JOB_NAMES}
@@ -127,7 +134,8 @@ def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
         quoted = _QUOTED_POD.match(event.message)
         if quoted is not None and ("Pod", quoted[1]) not in alive:
             return False
-        return event.kind not in kinds or (event.kind, event.name) in alive
+        is_there = event.kind not in kinds or (event.kind, event.name) in alive
+        return is_there or is_preemption(event, evidence.jobs)
 
     return replace(evidence, events=tuple(filter(is_alive, evidence.events)))
 
@@ -159,7 +167,7 @@ def _scope(evidence: Evidence, key: tuple[str, str], pods: tuple[Pod, ...]) -> E
         events=tuple(
             event
             for event in evidence.events
-            if _is_about(event, key[0], owned, hosts) or dependencies.holds_event(event)
+            if _is_about(event, key[0], owned, hosts) or dependencies.holds_event(event) or is_preemption(event, jobs)
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names),
         jobs=jobs,
@@ -238,6 +246,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
             one
             for one in evidence.events
             if _is_event(one, names, hosts)
+            or is_preemption(one, jobs)
             or dependencies.holds_event(one)
             or _is_of_replica_set(one, selector)
             or (one.kind != "Pod" and one.name in above and _is_here(one.namespace, selector))

@@ -1,7 +1,9 @@
 // Command certificates makes what a control plane on the loopback address authenticates with: one authority, a serving
 // certificate, a client certificate for each user, and the key pair of service accounts.
 //
-//	certificates FOLDER
+//	certificates FOLDER [ADDRESS | NODE=ADDRESS ...]
+//
+// Addresses are among those that are served. A node gets the certificate of its kubelet as a client.
 package main
 
 import (
@@ -16,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -25,6 +28,7 @@ var users = map[string]pkix.Name{
 	"controller-manager": {CommonName: "system:kube-controller-manager"},
 	"scheduler":          {CommonName: "system:kube-scheduler"},
 	"kubelet-client":     {CommonName: "kube-apiserver", Organization: []string{"system:masters"}},
+	"kube-proxy":         {CommonName: "system:kube-proxy"},
 	"nobody":             {CommonName: "nobody"},
 }
 
@@ -36,14 +40,24 @@ type authority struct {
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 2 {
-		log.Fatal("usage: certificates FOLDER")
+	if len(os.Args) < 2 {
+		log.Fatal("usage: certificates FOLDER [ADDRESS | NODE=ADDRESS ...]")
 	}
 	ca := newAuthority(os.Args[1])
 	server := template(pkix.Name{CommonName: "kube-apiserver"})
 	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	server.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1)}
+	for _, argument := range os.Args[2:] {
+		name, address, isNode := strings.Cut(argument, "=")
+		if isNode {
+			users[name] = pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}}
+			server.DNSNames = append(server.DNSNames, name)
+		} else {
+			address = name
+		}
+		server.IPAddresses = append(server.IPAddresses, net.ParseIP(address))
+	}
 	ca.issue("server", server)
 	for name, user := range users {
 		client := template(user)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -28,6 +28,23 @@ _AUDIT_POLICY = {
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The network in which a control plane is reached."""
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of nodes with a kubelet of their own, by name."""
+    address: str = ""
+    """By which nodes and pods reach the API server; empty where there are none that do."""
+
+    def served(self) -> list[str]:
+        """The addresses for which a certificate is needed."""
+        return [*([self.address] if self.address else []), *(f"{name}={at}" for name, at in self.nodes.items())]
+
+
+_ALONE = Surroundings()
+
+
+@dataclass(frozen=True, slots=True)
 class ControlPlane:
     """One that answers. Kubeconfigs of its own programs lie beside the operator's."""
 
@@ -38,13 +55,14 @@ class ControlPlane:
     etcd: str
     """URL of the store, for those who seed it directly."""
 
-    def kubeconfig_of(self, user: str) -> Path:
-        """A kubeconfig for another user than the operator."""
-        return self.credentials.write_kubeconfig(self.folder / f"{user}.kubeconfig", user=user, server=self.server)
+    def kubeconfig_of(self, user: str, *, address: str = "127.0.0.1") -> Path:
+        """A kubeconfig for another user than the operator, who finds the API server at an address."""
+        server = self.server.replace("127.0.0.1", address)
+        return self.credentials.write_kubeconfig(self.folder / f"{user}.kubeconfig", user=user, server=server)
 
 
 @asynccontextmanager
-async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
+async def control_plane(folder: Path, surroundings: Surroundings = _ALONE) -> AsyncIterator[ControlPlane]:
     """Run one until the context is left. It is complete when entered: pods can be created and will be scheduled.
 
     Raises:
@@ -53,7 +71,7 @@ async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
     """
     logs = private_directory(folder / "logs")
     async with AsyncExitStack() as stack:
-        plane = await stack.enter_async_context(api_server(folder))
+        plane = await stack.enter_async_context(api_server(folder, surroundings))
         managers = running(_controller_manager(plane), name="controller-manager", logs=logs)
         manager = await stack.enter_async_context(managers)
         await stack.enter_async_context(running(_scheduler(plane), name="scheduler", logs=logs))
@@ -65,7 +83,7 @@ async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def api_server(folder: Path) -> AsyncIterator[ControlPlane]:
+async def api_server(folder: Path, surroundings: Surroundings = _ALONE) -> AsyncIterator[ControlPlane]:
     """Run a store and an API server alone until the context is left: nothing happens there by itself.
 
     Raises:
@@ -73,7 +91,7 @@ async def api_server(folder: Path) -> AsyncIterator[ControlPlane]:
         UnreachableError: One of them did not become ready.
     """
     logs = private_directory(folder / "logs")
-    credentials = Credentials.make(folder / "pki")
+    credentials = Credentials.make(folder / "pki", surroundings.served())
     client_port, peer_port, server_port = free_ports(3)
     plane = ControlPlane(
         folder,
@@ -85,7 +103,7 @@ async def api_server(folder: Path) -> AsyncIterator[ControlPlane]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(_etcd(plane, peer_port), name="etcd", logs=logs))
         webhook = await stack.enter_async_context(authenticating(folder / "authenticator.kubeconfig"))
-        argv = _api_server(plane, server_port, webhook)
+        argv = [*_api_server(plane, server_port, webhook), *_reached_by_pods(surroundings.address)]
         server = await stack.enter_async_context(running(argv, name="api-server", logs=logs))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
         stack.push_async_callback(session.aclose)
@@ -126,8 +144,6 @@ def _api_server(plane: ControlPlane, port: int, authenticator: Path) -> list[str
     return [
         program("kube-apiserver"),
         f"--etcd-servers={plane.etcd}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
         f"--secure-port={port}",
         f"--tls-cert-file={of('server.crt')}",
         f"--tls-private-key-file={of('server.key')}",
@@ -141,14 +157,26 @@ def _api_server(plane: ControlPlane, port: int, authenticator: Path) -> list[str
         "--service-account-issuer=https://kubernetes.default.svc",
         "--allow-privileged=true",  # as on EKS, whose device plugins and monitors need it
         "--service-cluster-ip-range=10.96.0.0/16",
-        "--endpoint-reconciler-type=none",
-        "--enable-admission-plugins=ExtendedResourceToleration",
+        "--enable-admission-plugins=ExtendedResourceToleration,NodeRestriction",
         "--authorization-mode=Node,RBAC",
         f"--authentication-token-webhook-config-file={authenticator}",
         "--anonymous-auth=false",
         "--storage-media-type=application/json",
         f"--audit-policy-file={policy}",
         f"--audit-log-path={plane.folder / 'audit.log'}",
+    ]
+
+
+def _reached_by_pods(address: str) -> list[str]:
+    """Without an address, the service `kubernetes` has no endpoint, and services are nobody's."""
+    if not address:
+        return ["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none"]
+    return [
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={address}",
+        "--enable-aggregator-routing",  # webhooks are called at their pods: no kube-proxy is beside the API server
+        "--feature-gates=MutatingAdmissionPolicy=true",
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,14 @@ class Credentials:
     folder: Path
 
     @classmethod
-    def make(cls, folder: Path) -> Credentials:
-        """Make new ones."""
-        subprocess.run([program("certificates"), str(private_directory(folder))], check=True)
+    def make(cls, folder: Path, served: Iterable[str] = ()) -> Credentials:
+        """Make new ones.
+
+        Args:
+            folder: Where to.
+            served: Addresses besides the loopback one; as NODE=ADDRESS those of kubelets, which get certificates.
+        """
+        subprocess.run([program("certificates"), str(private_directory(folder)), *served], check=True)
         return cls(folder)
 
     def path(self, name: str) -> str:
@@ -38,7 +44,7 @@ class Credentials:
 
         Args:
             path: Where to.
-            user: Whose certificate: admin, controller-manager, scheduler, nobody.
+            user: Whose certificate: admin, controller-manager, scheduler, kube-proxy, nobody, or a node.
             server: URL of the API server.
             namespace: Of the context.
         """

@@ -16,21 +16,29 @@ VERSION = "1.34.4"
 """Of Kubernetes."""
 _COMPONENT = "k8s.io/component-base/version"
 _SERVERS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-_STAMPED = f"-X {_COMPONENT}.gitVersion=v{VERSION} -X {_COMPONENT}.gitMajor=1 -X {_COMPONENT}.gitMinor=34"
+STAMPED = f"-X {_COMPONENT}.gitVersion=v{VERSION} -X {_COMPONENT}.gitMajor=1 -X {_COMPONENT}.gitMinor=34"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One `go build`: the module folder below this package, and file name → package of what it makes."""
+    """One `go build`: the module folder below `root`, and file name → package of what it makes."""
 
     module: str
     programs: dict[str, str]
     link_flags: str = ""
+    stamp: str = ""
+    """Its name, where several parts share a module folder."""
+    root: Path = HERE
+
+    @property
+    def name(self) -> str:
+        """The name by which it is said to be built."""
+        return self.stamp or self.module
 
     @property
     def folder(self) -> Path:
         """The folder of its go.mod."""
-        return HERE / self.module
+        return self.root / self.module
 
     def fingerprint(self) -> str:
         """Changes when what would be built changes."""
@@ -44,7 +52,7 @@ PARTS = (
     Part("certificates", {"certificates": "realcluster/certificates"}),
     Part("gate", {"gate": "realcluster/gate"}),
     Part("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
-    Part("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _SERVERS}, _STAMPED),
+    Part("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _SERVERS}, STAMPED),
     Part("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Part("training-operator", {"training-operator": "github.com/kubeflow/training-operator/cmd/training-operator.v1"}),
 )
@@ -61,24 +69,25 @@ def has_go() -> bool:
     return shutil.which("go") is not None
 
 
-def build_all() -> list[str]:
+def build_all(parts: Sequence[Part] = PARTS) -> list[str]:
     """Build what is out of date.
 
     Returns:
-        The modules that were built.
+        The names of the parts that were built.
 
     Raises:
         subprocess.CalledProcessError: A build failed; the compiler has said why on stderr.
     """
     BUILD.mkdir(exist_ok=True)
-    built = [part.module for part in PARTS if _build(part)]
+    built = [part.name for part in parts if _build(part)]
     for folder, module, _ in CRD_FOLDERS:
         _go(HERE / folder, "mod", "download", module)
     return built
 
 
-def module_folder(folder: str, module: str) -> Path:
-    """Return the folder in which Go keeps the files of a module that the go.mod in `folder` pins."""
+def module_folder(folder: str | Path, module: str) -> Path:
+    """Return the folder of a module that the go.mod in `folder` pins, as Go keeps it; fetched if need be."""
+    _go(HERE / folder, "mod", "download", module)
     answer = _go(HERE / folder, "list", "-m", "-f", "{{.Dir}}", module)
     return Path(answer.strip())
 
@@ -89,7 +98,7 @@ def program(name: str) -> str:
 
 
 def _build(part: Part) -> bool:
-    stamp, fingerprint = BUILD / f"{part.module}.stamp", part.fingerprint()
+    stamp, fingerprint = BUILD / f"{part.name}.stamp", part.fingerprint()
     is_there = all((BUILD / name).exists() for name in part.programs)
     if is_there and stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint:
         return False

@@ -95,10 +95,10 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-async def listens(port: int) -> bool:
-    """Return whether something accepts connections on a port of the loopback address."""
+async def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Return whether something accepts connections on a port."""
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        _, writer = await asyncio.open_connection(host, port)
     except OSError:
         return False
     writer.close()

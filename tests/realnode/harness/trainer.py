@@ -51,6 +51,17 @@ _MENDED = (
     (f"{_TORCH}/distributed/elastic/multiprocessing/api.py", "for s in Std:", "for s in Std.__members__.values():"),
 )
 """File, text, replacement: torch 1.13 does not know Python 3.11; as it is, neither Lightning nor torchrun starts."""
+_LINKS = {
+    "opt/amazon/openmpi": "/usr",
+    "opt/nccl-tests/build/all_reduce_perf": "/usr/local/bin/all_reduce_perf",
+    "usr/local/bin/python": "/usr/bin/python3",
+    "usr/local/bin/fi_info": "/opt/amazon/efa/bin/fi_info",
+    **{
+        f"usr/local/bin/{name}": f"/opt/aws/neuron/bin/{name}"
+        for name in ("neuron-ls", "neuron-monitor", "neuron-top", "neuron_parallel_compile")
+    },
+}
+"""Where manifests look for a program → where it is."""
 _OTHER_DATASETS = "4.0.0"
 """The version of `datasets` that a runtime environment may ask for, beside the one that is there."""
 
@@ -151,8 +162,12 @@ def _pack_programs(path: Path) -> None:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
+        for name, target in sorted(_LINKS.items()):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, target, 0o777
+            archive.addfile(entry)
         for source in sorted(root.rglob("*")):
-            if source.is_symlink() or (source.is_file() and source.suffix != ".pyc"):
+            if source.is_file() and source.suffix != ".pyc":
                 _add(archive, source, source.relative_to(root))
         wheel = _wheel(root / _SITE / "datasets")
         entry = tarfile.TarInfo(f"opt/wheels/datasets-{_OTHER_DATASETS}-py3-none-any.whl")
@@ -163,12 +178,8 @@ def _pack_programs(path: Path) -> None:
 
 
 def _add(archive: tarfile.TarFile, source: Path, name: Path) -> None:
-    """Add a file or a link, of root and without a time."""
+    """Add a file, of root and without a time."""
     entry = tarfile.TarInfo(str(name))
-    if source.is_symlink():
-        entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, str(source.readlink()), 0o777
-        archive.addfile(entry)
-        return
     entry.size = source.stat().st_size
     entry.mode = 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
     with source.open("rb") as content:

@@ -57,14 +57,16 @@ CASES: list[Case] = [
         "NOT_READY",
         {
             "pods": [a_pod(phase="Running", node="n1", containerStatuses=[a_container(running={})])],
-            "events": [an_event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")],
+            "events": [an_event("Odd", "a warning that no rule knows")],
         },
     ),
     ("no right", "IMAGE_AUTH", pull("failed to authorize: unexpected status: 401 Unauthorized")),
     ("ecr", "IMAGE_AUTH", pull("pull access denied, no basic auth credentials")),
     ("no tag", "IMAGE_NOT_FOUND", pull('failed to resolve reference "x:1": x:1: not found')),
     ("no repository", "IMAGE_NOT_FOUND", pull("name unknown: The repository with name 'x' does not exist")),
-    ("bad name", "IMAGE_NOT_FOUND", {"pods": [waiting("InvalidImageName", "couldn't parse image name: invalid")]}),
+    ("no registry", "REGISTRY_UNAVAILABLE", pull("dial tcp: lookup reg.example on 10.0.0.2:53: no such host")),
+    ("too often", "REGISTRY_RATE_LIMIT", pull("unexpected status from HEAD request: 429 Too Many Requests")),
+    ("bad name", "IMAGE_NAME_INVALID", {"pods": [waiting("InvalidImageName", "couldn't parse image name: invalid")]}),
     (
         "pulling",
         "IMAGE_PULLING",
@@ -115,8 +117,21 @@ CASES: list[Case] = [
     ),
     ("cgroup", "OOM_CHILD_KILLED", {"logs": "Memory cgroup out of memory: Killed process 81 (python3)"}),
     (
-        "killed by a probe",
+        "killed",
         "KILLED_SIGKILL",
+        {
+            "pods": [
+                a_pod(
+                    node="n1",
+                    phase="Failed",
+                    containerStatuses=[a_container(terminated={"exitCode": 137, "reason": "Error"})],
+                )
+            ]
+        },
+    ),
+    (
+        "killed by a probe",
+        "PROBE_FAILED",
         {
             "pods": [
                 a_pod(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import AccessError, MissingError
 from actions.cluster.diagnose.collect import explain
+from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Evidence, KubeObject, event_of
 from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
@@ -166,6 +167,18 @@ def test_what_a_job_repeats_of_a_pod_that_is_gone_explains_nothing() -> None:
     assert drop_events_of_deleted_objects(case).events == ()
     waiting = evidence_of([a_pod("esm-worker-0", phase="Pending")])
     assert drop_events_of_deleted_objects(replace(case, pods=waiting.pods)).events == (repeated,)
+
+
+def test_a_job_whose_pod_was_preempted_has_failed_by_that_although_the_pod_is_gone() -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "reached the limit"}
+    job = {"kind": "Job", "metadata": {"name": "j", "namespace": "ml"}, "status": {"conditions": [failed]}}
+    told = an_event("Preempted", "Preempted by pod 95dd3796-e332-4531-8026-009baf4ae79f on node n1", "j-k9psv")
+    other = an_event("Preempted", "Preempted by pod 95dd3796-e332-4531-8026-009baf4ae79f on node n1", "k-k9psv")
+    case = drop_events_of_deleted_objects(evidence_of([job, told, other]))
+    (found,) = diagnose(select_evidence(case, ObjectSelector("Job", "j", "ml")))
+    assert (found.code.value, "j-k9psv" in found.headline) == ("KILLED_SIGKILL", True)
+    assert found.evidence[0] == told["message"]
+    assert [event.name for event in case.events] == ["j-k9psv"]
 
 
 def _object(kind: str, name: str, api_version: str, *, owner: tuple[str, str] | None = None, **labels: str) -> Document:

@@ -34,7 +34,7 @@ CODES = {
     "public_k8s_device_plugin_33": ["GPU_SHORTAGE"],
     "public_karpenter_3989": ["NO_POD_IP"],
     "public_karpenter_7738_cut": ["NODE_NOT_JOINING"],
-    "public_kubeflow_1400": ["IMAGE_AUTH"],
+    "public_kubeflow_1400": ["REGISTRY_RATE_LIMIT"],
     "public_kubeflow_1856": ["CRASH_LOOP"],
     "public_kubernetes_32522": ["NODE_LOST"],
     "public_pai_4589": ["NODE_LOST"],

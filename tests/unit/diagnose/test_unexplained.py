@@ -43,8 +43,6 @@ def _told(*documents: Document) -> list[tuple[str, str]]:
 )
 def test_a_pod_that_runs_and_is_not_ready_is_told_as_long_as_it_takes(since: str, told: list[tuple[str, str]]) -> None:
     assert _told(_running(since)) == told
-    probe = an_event("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
-    assert _told(_running(since), probe) == told
 
 
 def test_what_is_ready_or_done_is_silent_whatever_was_reported_before() -> None:
@@ -57,8 +55,8 @@ def test_what_is_ready_or_done_is_silent_whatever_was_reported_before() -> None:
 def test_a_container_that_was_killed_by_its_probe_long_ago_is_well_again() -> None:
     kill = an_event("Killing", "Container main failed liveness probe, will be restarted", type_="Normal")
     assert _told(_running("2026-01-01T10:00:00Z", restarts=1, ready=True), kill) == []
-    assert _told(_running("2026-01-01T11:50:00Z", restarts=1, ready=True), kill) == [("KILLED_SIGKILL", "warning")]
-    assert _told(_running("2026-01-01T11:59:50Z", restarts=6), kill) == [("KILLED_SIGKILL", "error")]
+    assert _told(_running("2026-01-01T11:50:00Z", restarts=1, ready=True), kill) == [("PROBE_FAILED", "warning")]
+    assert _told(_running("2026-01-01T11:59:50Z", restarts=6), kill) == [("PROBE_FAILED", "error")]
 
 
 def test_a_container_that_has_succeeded_beside_one_that_runs_is_well() -> None:

@@ -12,9 +12,17 @@ from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.log_patterns import THROTTLED, pattern
 
-_PULL_REASONS = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+PULL_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
 )
+"""Reasons with which a container waits for its image."""
 _FORMAT = pattern(r"exec format error")
 _NO_PLATFORM = pattern(
     r"no match for platform",
@@ -41,8 +49,10 @@ _BAD_NAME = pattern(r"InvalidImageName", r"invalid reference format", r"[Cc]ould
 _NOT_THERE = pattern(
     r"manifest unknown", r"name unknown", r"does not exist", r": not found", r"\bnot found\b", ignore_case=True
 )
-_NO_NAME = pattern(r"no such host", r"server misbehaving", r"name resolution", ignore_case=True)
-_NO_TRUST = pattern(r"x509: ", r"server gave HTTP response to HTTPS client", ignore_case=True)
+_NO_NAME = pattern(r"\blookup \S{1,253}(?: on \S{1,60})?: ", r"no such host", r"name resolution", ignore_case=True)
+"""Go's resolver; what stands behind it is the answer of the name server, or that there was none."""
+_WRONG_TIME = pattern(r"x509: certificate has expired or is not yet valid: current time \S{1,40} is before")
+_NO_TRUST = pattern(r"x509: ", ignore_case=True)
 _NO_ANSWER = pattern(
     r"i/o timeout",
     r"handshake timeout",
@@ -50,11 +60,11 @@ _NO_ANSWER = pattern(
     r"context deadline exceeded",
     r"no route to host",
     r"network is unreachable",
-    r"unexpected EOF",
+    r"\bEOF\b",
     ignore_case=True,
 )
 _ANY = pattern(r"ErrImagePull|ImagePullBackOff|RegistryUnavailable")
-_IMAGE = re.compile(r'(?:image|reference|package|unpack image) "([^"]+)"')
+_IMAGE = re.compile(r'(?:image|image tag|image name|reference|package) "([^"]+)"')
 _URL = re.compile(r"https?://\S+")
 _SANDBOX = "FailedCreatePodSandBox"
 
@@ -78,23 +88,23 @@ _VERDICTS = (
         "Wait: the kubelet tries again by itself.",
     ),
     (
-        Code.IMAGE_AUTH,
+        Code.REGISTRY_RATE_LIMIT,
         THROTTLED,
         "The registry limits how often the image {image} may be pulled",
         "Wait: the kubelet tries again by itself. Sign in (imagePullSecrets), or pull through a cache in ECR, for"
         " a higher limit.",
     ),
     (
-        Code.IMAGE_NOT_FOUND,
+        Code.IMAGE_NAME_INVALID,
         _BAD_NAME,
         "The name of the image is not valid: {image}",
         "Correct it in the pod template: registry/repository:tag in lower case, without https://, blanks or"
         " variables that were left empty.",
     ),
     (
-        Code.IMAGE_NOT_FOUND,
+        Code.REGISTRY_UNAVAILABLE,
         _NO_NAME,
-        "The name of the registry of the image {image} has no address",
+        "The node cannot resolve the name of the registry of the image {image}",
         "Correct the registry's name; if it is right, check the node's DNS and its way there (VPC endpoints,"
         " resolver).",
     ),
@@ -112,22 +122,41 @@ _VERDICTS = (
         "Set imagePullPolicy to IfNotPresent, or load the image on the nodes.",
     ),
     (
-        Code.IMAGE_NOT_FOUND,
+        Code.REGISTRY_UNAVAILABLE,
+        _WRONG_TIME,
+        "The clock of the node is behind: to it the registry of the image {image} has a certificate of the future",
+        "Set the node's clock (chronyc tracking on it shows how far it is off; the Amazon Time Sync Service is at"
+        " 169.254.169.123), or replace the node.",
+    ),
+    (
+        Code.REGISTRY_UNAVAILABLE,
+        pattern(r"server gave HTTP response to HTTPS client", ignore_case=True),
+        "The registry of the image {image} answers without TLS, and the node asks with it",
+        "Give the registry a certificate, or name it as a plain one on the nodes (containerd's hosts.toml).",
+    ),
+    (
+        Code.REGISTRY_UNAVAILABLE,
         _NO_TRUST,
         "The registry of the image {image} cannot be reached from the node: it has no certificate that the node trusts",
         "Install the registry's certificate authority on the nodes, or have them use a registry with a public one.",
     ),
     (
-        Code.IMAGE_NOT_FOUND,
+        Code.REGISTRY_UNAVAILABLE,
         _NO_ANSWER,
         "The registry of the image {image} cannot be reached from the node",
         "Check the node's routes to it: NAT gateway, VPC endpoints, security groups, proxy.",
     ),
     (
-        Code.IMAGE_NOT_FOUND,
+        Code.REGISTRY_UNAVAILABLE,
         re.compile(r"\b50[0-4] [A-Z]"),
         "The registry of the image {image} fails itself",
         "Wait: the kubelet tries again by itself; see whether the registry has a disruption.",
+    ),
+    (
+        Code.IMAGE_AUTH,
+        pattern(r"SignatureValidationFailed"),
+        "The node takes no image without a signature that its policy knows: {image}",
+        "Sign the image with a key that the policy of the node names, or have the policy take it.",
     ),
     (
         Code.IMAGE_NOT_FOUND,
@@ -189,7 +218,7 @@ def _image_of(evidence: Evidence, messages: list[tuple[str, str]]) -> str:
     """Return the image that the messages name, or else the pod's."""
     named = next((found[1] for _, message in messages if (found := _IMAGE.search(message))), "")
     asked = [one for pod in evidence.pods if pod.name == messages[0][0] for one in pod.containers if one.image]
-    asked.sort(key=lambda one: one.state.reason not in _PULL_REASONS)
+    asked.sort(key=lambda one: one.state.reason not in PULL_REASONS)
     return named or (asked[0].image if asked else "")
 
 
@@ -215,12 +244,12 @@ def _pull_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for pod in evidence.pods:
         for container in pod.containers:
             state = container.state
-            if state.kind == "waiting" and state.reason in _PULL_REASONS:
+            if state.kind == "waiting" and state.reason in PULL_REASONS:
                 yield pod.name, f"{state.message}\n{state.reason}"
     for event in evidence.troubles():
-        is_pull = "pull" in event.message.lower() or event.reason in _PULL_REASONS
+        is_pull = "pull" in event.message.lower() or event.reason in PULL_REASONS
         is_of_sandbox = event.reason == _SANDBOX and "failed to pull image" in event.message
-        if (event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull) or is_of_sandbox:
+        if (event.reason in ("Failed", "InspectFailed", *PULL_REASONS) and is_pull) or is_of_sandbox:
             puller = evidence.pod(event.namespace, event.name)
             if puller is None or _is_waiting(puller):
                 yield event.name, event.message
@@ -256,4 +285,4 @@ def _pulling(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _has_failed(pod: Pod | None) -> bool:
-    return pod is not None and any(one.state.reason in _PULL_REASONS for one in pod.containers)
+    return pod is not None and any(one.state.reason in PULL_REASONS for one in pod.containers)

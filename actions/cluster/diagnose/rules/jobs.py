@@ -44,6 +44,17 @@ def _job(evidence: Evidence, job: KubeObject) -> Iterator[Finding]:
         )
         return
     error = last_error(evidence)
+    known = {pod.name for pod in evidence.pods}
+    lost = [one for one in evidence.events if one.reason == "Preempted" and one.name not in known]
+    if lost and not error:
+        yield finding(
+            Code.KILLED_SIGKILL,
+            f"{name} has failed: the scheduler preempted its pod {lost[-1].name} for one of a higher priority",
+            [lost[-1].message, lost[-1].reason, reason, message],
+            "Resume from the last checkpoint; give it a PriorityClass that is as high, or a backoffLimit that allows"
+            " for it.",
+        )
+        return
     yield finding(
         Code.JOB_FAILED,
         f"{name} has failed: {' '.join((error or message or reason).split())}",

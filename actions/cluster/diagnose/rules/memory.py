@@ -167,6 +167,7 @@ def _child_kills(evidence: Evidence) -> Iterator[Finding]:
 
 _LOW = re.compile(r"low on resource: (?P<resource>[\w.-]+)|had condition: \[(?P<condition>\w+)")
 _DISK_WORDS = ("ephemeral", "storage", "inodes", "nodefs", "imagefs", "DiskPressure", "disk", "EmptyDir")
+_OWN_LIMIT = re.compile(r"exceed(?:s|ed) (?:its|the) [\w ]{0,40}\blimit\b")
 _EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
 
 
@@ -192,7 +193,9 @@ def _eviction(pod: Pod, message: str) -> Iterator[Finding]:
             Code.EVICTED_DISK,
             f"The kubelet evicted {pod.name}{node} for disk space{f' ({resource})' if resource else ''}",
             quotes,
-            "Request ephemeral-storage, write to the shared file system, or give the nodes larger root volumes.",
+            "Raise its limit, or write to the shared file system."
+            if _OWN_LIMIT.search(message)
+            else "Request ephemeral-storage, write to the shared file system, or give the nodes larger root volumes.",
         )
     elif is_shared_memory or "emory" in (resource or message):
         yield finding(

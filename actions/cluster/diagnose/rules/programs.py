@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import (
+    STARTING,
     Condition,
     Container,
     Evidence,
@@ -28,6 +29,7 @@ from actions.cluster.diagnose.log_patterns import (
     pod_suffix,
     unresolved_log_text,
 )
+from actions.cluster.diagnose.rules.images import PULL_REASONS
 from actions.cluster.diagnose.rules.last_error import (
     end_by_signal,
     is_echo,
@@ -211,19 +213,8 @@ def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
         yield from _rejection(evidence, pod)
 
 
-_PULLING = ("ErrImagePull", "ImagePullBackOff")
-_NO_START_ERRORS = frozenset(
-    {
-        "",
-        "ContainerCreating",
-        "PodInitializing",
-        "CrashLoopBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "RegistryUnavailable",
-    }
-)
-"""Reasons to wait that are none, or that other rules read; any other keeps a container from its start."""
+_NO_START_ERRORS = STARTING | {"CrashLoopBackOff"}
+"""Reasons to wait that are none; any other keeps a container from its start."""
 
 
 def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
@@ -232,9 +223,11 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
     if killed := killed_by_probe(evidence, pod, container):
         yield killed
         return
-    if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
+    if waiting.reason in PULL_REASONS or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
+    if pod.deleted_at and failed is not None and failed.exit_code in (137, 143) and failed.reason != "OOMKilled":
+        return  # by its deletion
     loops = waiting.reason == "CrashLoopBackOff"
     if failed is not None and (disruption := _disruption_of(pod)):
         yield _disrupted(pod, failed, disruption)
@@ -290,6 +283,15 @@ _KILLERS = re.compile(r"[Pp]reempt|[Ss]topping container|[Ee]vict|Killing|Deleti
 
 
 def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
+    hooks = [one for one in evidence.events if one.name == pod.name and one.reason == "FailedPostStartHook"]
+    if hooks:
+        return finding(
+            Code.CRASH_LOOP,
+            f"The kubelet ends container {container.name} of {pod.name} each time: its postStart hook fails",
+            [hooks[-1].message, hooks[-1].reason, field_quote("exitCode", 137)],
+            "Run the command of lifecycle.postStart by hand, in a pod without it: the kubelet reports nothing of what"
+            " it prints.",
+        )
     error = last_error(evidence, pod)
     rank = end_by_signal(evidence, pod, error) if "noticed that process rank" in error else ""
     if rank:

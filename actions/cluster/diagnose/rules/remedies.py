@@ -12,7 +12,7 @@ from actions.cluster.diagnose.log_patterns import THROTTLED
 
 _NO_NAME = (
     r"(?:NameResolutionError|[Nn]ame resolution|Failed to resolve|[Cc]ould not resolve host|Name or service not known"
-    r"|no such host|nodename nor servname|cannot be resolved)"
+    r"|no such host|nodename nor servname|cannot be resolved|bad address ')"
 )
 _INSIDE = r"[\w-]{1,63}(?:\.[\w-]{1,63}){0,3}\.(?:svc|pod|local)\b"
 """A name that the cluster's own DNS gives."""

@@ -113,7 +113,7 @@ def _device_plugins(evidence: Evidence, refused: list[SchedulingRefusal]) -> Ite
 def _matters(
     evidence: Evidence, refused: list[SchedulingRefusal], short: list[SchedulingRefusal], resource: str
 ) -> bool:
-    """Return whether what waits here may wait for devices of the family that nodes do not advertise.
+    """Return whether what is looked at may want devices of the family that nodes do not advertise.
 
     A wait for MIG devices has nothing to do with it where other nodes advertise some.
     """
@@ -121,8 +121,8 @@ def _matters(
         names = {name for one in short for name in one.short_of() if is_of_family(name, resource)}
         has_profiles = any(is_profile(name) for node in evidence.nodes for name in node.allocatable)
         return any(not has_profiles or not is_profile(name) for name in names)
-    waiting = [pod for pod in evidence.pods if pod.is_unscheduled]
-    return not waiting or any(is_of_family(name, resource) for pod in waiting for name in pod.requests)
+    pods = [pod for pod in evidence.pods if pod.is_unscheduled] or ([] if evidence.asked_node else evidence.pods)
+    return not pods or any(is_of_family(name, resource) for pod in pods for name in pod.requests)
 
 
 _MOST_TYPES = 3

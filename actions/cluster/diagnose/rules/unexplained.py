@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from actions.base.wording import duration, listed
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject, Pod, is_failed
+from actions.cluster.diagnose.evidence import STARTING, Condition, Evidence, KubeObject, Pod, is_failed
 from actions.cluster.diagnose.rules.last_error import end_by_signal, last_error, on_one_line, was_killed
-from actions.cluster.diagnose.rules.probes import failed_probe
+from actions.cluster.diagnose.rules.probes import unready_by_probe
 from actions.cluster.diagnose.rules.provisioning import misfit
 from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
@@ -23,11 +23,10 @@ _SETTLING_SECONDS = 45.0
 _PATIENCE_SECONDS = 600.0
 """So long a wait without a complaint is only an information: images, data and models take minutes."""
 _LEAVING_SECONDS = 600.0
-_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 _OF_CONTAINERS = ("ContainersNotReady", "ContainersNotInitialized")
 """Reasons of conditions that repeat the state of containers."""
 _BACK_OFF = re.compile(r"^[Bb]ack-?off ")
-_HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret"})
+_HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret", "ProbeWarning"})
 """Warnings with which pods start as well."""
 _PROBLEM = re.compile(r"Deadlock|Readonly|ReadOnly|Corrupt|Frequent|Unhealthy|Problem|Error|Fail|Lost")
 """In types of conditions that node agents set to True for something bad."""
@@ -44,7 +43,8 @@ def find_unexplained(evidence: Evidence) -> Iterator[Finding]:
         yield misfit(refused)
     for pod in evidence.pods:
         if pod.deleted_at:
-            yield from _leaving(evidence, pod)
+            if evidence.now - pod.deleted_at >= _LEAVING_SECONDS:
+                yield _leaving(evidence, pod)
         elif not (pod.is_fine or _is_done_in_part(pod) or pod.name in {one.pod for one in refused}):
             yield from _waiting(evidence, pod)
     yield from _unready_nodes(evidence)
@@ -117,14 +117,7 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
         )
     for pod in evidence.pods:
         if pod.deleted_at:
-            yield finding(
-                Code.NOT_READY,
-                f"{pod.name} is being deleted"
-                + (f": {_on_one_line(told[0])}" if (told := _warnings(evidence, pod.name)) else ""),
-                [*told[:_MOST_QUOTES], pod.name],
-                "Wait until it is gone; if it stays, see its finalizers and whether its node answers.",
-                severity=Severity.INFO,
-            )
+            yield _leaving(evidence, pod)
         elif not (pod.is_fine or _is_done_in_part(pod)):
             word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
             yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
@@ -168,6 +161,10 @@ def _times(pod: Pod) -> list[float]:
 
 
 def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
+    probed = unready_by_probe(evidence, pod, settling=_SETTLING_SECONDS, patience=_PATIENCE_SECONDS)
+    if probed is not None:
+        yield probed
+        return
     times = _times(pod)
     age = evidence.now - max(times) if times and evidence.now else None
     told = _complaints(evidence, pod)
@@ -175,10 +172,7 @@ def _waiting(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     if is_young or (age is None and not told):
         return
     headline, step = _situation(pod, f" for {duration(age)}" if age is not None else "")
-    is_loading = (
-        bool(told) and told[0].startswith("Readiness probe") and not any(one.restarts for one in pod.containers)
-    )
-    is_patient = age is not None and age < _PATIENCE_SECONDS and (not told or is_loading)
+    is_patient = age is not None and age < _PATIENCE_SECONDS and not told
     yield finding(
         Code.NOT_READY,
         f"{headline}: {_on_one_line(told[0])}" if told else f"{headline}; no reason is reported",
@@ -223,20 +217,17 @@ def _share(pod: Pod) -> str:
 
 
 def _complaints(evidence: Evidence, pod: Pod) -> list[str]:
-    """Return what is said of the pod, the most telling first: by the scheduler, probes, the kubelet, its owners."""
-    runs = any(one.state.kind == "running" for one in pod.containers)
-    probe = failed_probe(evidence, pod, "readiness", "startup", "liveness") if runs else None
+    """Return what is said of the pod, the most telling first: by the scheduler, the kubelet, its owners."""
     states = [one.state for one in pod.containers if one.state.kind == "waiting"]
     inits = {one.name for one in pod.containers if one.is_init and one.state.kind == "running"}
     logs = [log.text for log in evidence.logs_of(pod)] if inits and pod.phase == "Pending" else []
     said = [
-        *([probe[1].message] if probe is not None else []),
         *(one.message for one in pod.conditions if one.status == "False" and one.type == "PodScheduled"),
         pod.message,
         *(one.message for one in states),
-        *(one for one in _warnings(evidence, pod.name) if runs or " probe failed" not in one),
+        *(one for one in _warnings(evidence, pod.name) if " probe failed" not in one),
         *(one.message for one in pod.conditions if one.status == "False" and one.reason not in _OF_CONTAINERS),
-        *(one.reason for one in states if one.reason not in _STARTING),
+        *(one.reason for one in states if one.reason not in STARTING),
         *_warnings(evidence, None),
         *(one.message for gang in evidence.gangs for one in gang.conditions if one.status == "True"),
         *(next((line for line in reversed(text.splitlines()) if _WORD.search(line)), "") for text in logs),
@@ -258,20 +249,21 @@ def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
     return [event.message or event.reason for event in sorted(told, key=lambda one: -one.last_seen_at)]
 
 
-def _leaving(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
-    """Yield a pod whose deletion does not come to its end."""
+def _leaving(evidence: Evidence, pod: Pod) -> Finding:
+    """Return the finding of a pod that is being deleted: an information while that may still come to its end."""
     age = evidence.now - pod.deleted_at
-    if age < _LEAVING_SECONDS:
-        return
     held = f" (finalizers: {', '.join(pod.finalizers)})" if pod.finalizers else ""
-    yield finding(
+    told = _warnings(evidence, pod.name)
+    state = f" for {duration(age)} and does not go{held}" if age >= _LEAVING_SECONDS else held
+    return finding(
         Code.NOT_READY,
-        f"{pod.name} is being deleted for {duration(age)} and does not go{held}",
-        [*_warnings(evidence, pod.name)[:_MOST_QUOTES], *pod.finalizers, pod.name],
+        f"{pod.name} is being deleted{state}" + (f": {_on_one_line(told[0])}" if told else ""),
+        [*told[:_MOST_QUOTES], *pod.finalizers, pod.name],
         "See why the controller of that finalizer does not finish."
         if pod.finalizers
-        else "See whether its node answers (kubectl get node); the API server keeps the pod until its kubelet has"
-        " ended it.",
+        else "Wait until it is gone; if it stays, see whether its node answers (kubectl get node): the API server keeps"
+        " the pod until its kubelet has ended it.",
+        severity=Severity.INFO if age < _LEAVING_SECONDS else None,
     )
 
 

@@ -1,0 +1,51 @@
+"""The images that nodes have: a base, the programs of the add-ons, the operators, the trainer."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from actions.base.files import private_directory
+from tests.realcluster.harness.parts import BUILD, program
+from tests.realnode.harness.images import Image, layer_of
+from tests.realnode.harness.node import PAUSE
+from tests.realnode.harness.operators import operator_images
+
+TRAINER_NAMES = (
+    "111122223333.dkr.ecr.us-west-2.amazonaws.com/neuronx_nemo:latest",
+    "nvcr.io/nvidia/clara/bionemo-framework:1.2",
+    "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless",
+    "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-efa:24.01.framework",
+    "nvcr.io/nvidia/nemo:24.01.framework",
+    "public.ecr.aws/amazonlinux/amazonlinux:2023",
+    "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest",
+    "public.ecr.aws/hpc-cloud/nccl-tests:latest",
+    "public.ecr.aws/neuron/neuron-monitor:1.3.0",
+)
+LAYERS = BUILD / "layers"
+_BUSYBOX = Path("/bin/busybox")
+_APPLETS = subprocess.run([_BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
+_ADDONS = ("coredns", "csi-driver", "device-plugin")
+
+
+def all_images() -> Sequence[Image]:
+    """Return all of them; their layers are written if they are not there."""
+    private_directory(LAYERS)
+    links = {f"/bin/{name}": "busybox" for name in _APPLETS}
+    base = layer_of({"/bin/busybox": _BUSYBOX}, LAYERS / "busybox.tar", links=links)
+    return [
+        Image(
+            (PAUSE, "docker.io/library/busybox:latest", "public.ecr.aws/docker/library/busybox:1.36"),
+            (base,),
+            ("/bin/sleep", "infinity"),
+        ),
+        *(_addon(name) for name in _ADDONS),
+        *operator_images(base, LAYERS),
+        Image(TRAINER_NAMES, (BUILD / "trainer-image/root.tar", BUILD / "trainer-image/programs.tar")),
+    ]
+
+
+def _addon(name: str) -> Image:
+    layer = layer_of({f"/{name}": Path(program(name))}, LAYERS / f"{name}.tar")
+    return Image((f"docker.io/realnode/{name}:built",), (layer,), (f"/{name}",))

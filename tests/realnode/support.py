@@ -1,0 +1,73 @@
+"""kubectl with the cluster, and waiting for what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.realnode.running import real_nodes
+
+Document = dict[str, Any]
+_POLL_SECONDS = 0.3
+
+
+def kubectl(*arguments: str, given: str = "", seconds: float = 90) -> str:
+    """Run kubectl and return what it prints; `given` is its standard input."""
+    argv = ["kubectl", "--kubeconfig", real_nodes().kubeconfig, *arguments]
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def get(*arguments: str) -> Document:
+    """Return an object or a list, as `kubectl get` gives it."""
+    return dict(json.loads(kubectl("get", *arguments, "-o", "json")))
+
+
+def apply(*documents: Document) -> None:
+    """Apply objects as an operator would."""
+    kubectl("apply", "-f", "-", given=yaml.safe_dump_all(documents))
+
+
+def until(condition: Callable[[], object], what: str, *, seconds: float = 90) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(_POLL_SECONDS)
+
+
+def is_node_ready(node: str) -> bool:
+    """Return whether the API server has the node as ready."""
+    conditions = get("node", node)["status"]["conditions"]
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+@contextmanager
+def stopped(program: str, node: str) -> Iterator[None]:
+    """Keep a program of a node from running: it is killed now, and started again when the context is left."""
+    folder = Path(real_nodes().nodes[node])
+    down = folder / f"{program}.down"
+    down.touch()
+    try:
+        os.kill(process_of(program, node), signal.SIGKILL)
+        until(lambda: not (folder / f"{program}.pid").exists(), f"the end of {program}")
+        yield
+    finally:
+        down.unlink()
+
+
+def process_of(program: str, node: str) -> int:
+    """Return the id of a node's program, once it runs."""
+    path = Path(real_nodes().nodes[node]) / f"{program}.pid"
+    until(path.exists, f"{program} on {node}")
+    return int(path.read_text(encoding="ascii"))
