@@ -23,6 +23,7 @@ from tests.realcluster.harness.parts import BUILD
 
 IMAGE = Path(__file__).parents[1] / "image"
 FOLDER = BUILD / "trainer-image"
+_STAMP = "root.stamp"
 _RELEASE = "bookworm"
 """Has torch 1.13 and Python 3.11, for which Ray 2.22 has a wheel."""
 _PACKAGES = (
@@ -73,13 +74,18 @@ class TrainerImage:
     root_tar: Path
     programs_tar: Path
 
+    @classmethod
+    def of(cls, folder: Path) -> TrainerImage:
+        """Return the tars of a folder, whether they are there or not."""
+        return cls(folder / "root.tar", folder / "programs.tar")
 
-def missing() -> str:
-    """Return in one line what the root cannot be made without on this machine; empty if it can."""
-    if os.geteuid():
-        return "root's rights"
-    lacking = [name for name in ("apt-get", "chroot", "debootstrap", "tar") if not shutil.which(name)]
-    return ", ".join(lacking)
+
+def lacking() -> str:
+    """Return in one line what this machine lacks to make the root; empty if it can, or need not."""
+    if _is_current(FOLDER):
+        return ""
+    names = [name for name in ("apt-get", "chroot", "debootstrap", "tar") if not shutil.which(name)]
+    return f"{', '.join(names)} not on PATH, with which the trainer's image is made" if names else ""
 
 
 def build_trainer(folder: Path = FOLDER) -> TrainerImage:
@@ -93,9 +99,9 @@ def build_trainer(folder: Path = FOLDER) -> TrainerImage:
         ValueError: Debian's torch is not the one that is mended here, or `apt` has no source of the release.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made = TrainerImage(folder / "root.tar", folder / "programs.tar")
-    stamp, fingerprint = folder / "root.stamp", _fingerprint()
-    if not (made.root_tar.exists() and stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint):
+    made = TrainerImage.of(folder)
+    if not _is_current(folder):
+        stamp = folder / _STAMP
         stamp.unlink(missing_ok=True)
         root = folder / "root"
         shutil.rmtree(root, ignore_errors=True)
@@ -104,9 +110,16 @@ def build_trainer(folder: Path = FOLDER) -> TrainerImage:
             _run("tar", "--numeric-owner", "--sort=name", "-C", str(root), "-cf", str(made.root_tar), ".")
         finally:
             shutil.rmtree(root, ignore_errors=True)
-        stamp.write_text(fingerprint, encoding="ascii")
+        stamp.write_text(_fingerprint(), encoding="ascii")
     _pack_programs(made.programs_tar)
     return made
+
+
+def _is_current(folder: Path) -> bool:
+    """Return whether the root in `folder` is what would be made now."""
+    stamp = folder / _STAMP
+    is_there = TrainerImage.of(folder).root_tar.exists() and stamp.exists()
+    return is_there and stamp.read_text(encoding="ascii") == _fingerprint()
 
 
 def _fingerprint() -> str:
