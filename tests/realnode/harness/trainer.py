@@ -42,7 +42,7 @@ _PRUNED = (
     *(f"{_SITE}/ray/{name}" for name in ("jars", "cpp", "rllib", "dashboard/client/build/static/js/*.map")),
     f"{_SITE}/bin",
 )  # fmt: skip
-"""What nothing here loads: documents, drivers of screens, tests, Ray's Java and its reinforcement learning."""
+"""Files that nothing here loads: documents, drivers of screens, tests, Ray's Java and its reinforcement learning."""
 _MENDED = (
     (
         f"{_TORCH}/distributed/_shard/sharded_tensor/metadata.py",
@@ -62,7 +62,7 @@ _LINKS = {
         for name in ("neuron-ls", "neuron-monitor", "neuron-top", "neuron_parallel_compile")
     },
 }
-"""Where manifests look for a program → where it is."""
+"""Paths at which manifests look for a program → its own."""
 _OTHER_DATASETS = "4.0.0"
 """The version of `datasets` that a runtime environment may ask for, beside the one that is there."""
 

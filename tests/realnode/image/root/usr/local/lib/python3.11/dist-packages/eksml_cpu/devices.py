@@ -1,4 +1,4 @@
-"""What the device plugins gave to this container, and how hard its processes work: the one true number of them."""
+"""The devices of this container, as the device plugins gave them, and the load of its processes: the one true number of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def instance_type() -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """How hard a process works."""
+    """The load of a process."""
 
     pid: int
     percent: int

@@ -141,7 +141,7 @@ def _memory() -> tuple[int, int]:
 
 
 def graphs(shape: dict[str, str], count: int) -> list[Path]:
-    """Where the compiled graphs of a program are, by all that shapes them."""
+    """The paths of a program's compiled graphs, by all that shapes them."""
     names = [
         hashlib.sha256(f"{index}{json.dumps(shape, sort_keys=True)}".encode()).hexdigest() for index in range(count)
     ]

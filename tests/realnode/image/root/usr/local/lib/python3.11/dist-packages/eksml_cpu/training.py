@@ -55,7 +55,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a script asks for."""
+    """The wishes of a script."""
 
     name: str
     """Begins the names of checkpoints."""
