@@ -63,6 +63,8 @@ _LINKS = {
     },
 }
 """Paths at which manifests look for a program → its own."""
+_TIME = 1_700_000_000
+"""Of all programs; Ray packs some into a zip archive, which knows no time before 1980."""
 _OTHER_DATASETS = "4.0.0"
 """The version of `datasets` that a runtime environment may ask for, beside the one that is there."""
 
@@ -167,36 +169,32 @@ def _run(*argv: str) -> None:
 
 
 def _pack_programs(path: Path) -> None:
-    """Pack `image/root` and the wheel; a tar that is there already and equal stays as it is."""
+    """Pack `image/root`, the links and the wheel; a tar that is there already and equal stays as it is."""
     packed = io.BytesIO()
     root = IMAGE / "root"
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name in ("run/sshd", "opt/wheels"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(entry)
+        archive.addfile(_entry("run/sshd", 0o755, tarfile.DIRTYPE))
         for name, target in sorted(_LINKS.items()):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, target, 0o777
-            archive.addfile(entry)
+            archive.addfile(_entry(name, 0o777, tarfile.SYMTYPE, target))
         for source in sorted(root.rglob("*")):
             if source.is_file() and source.suffix != ".pyc":
-                _add(archive, source, source.relative_to(root))
-        wheel = _wheel(root / _SITE / "datasets")
-        entry = tarfile.TarInfo(f"opt/wheels/datasets-{_OTHER_DATASETS}-py3-none-any.whl")
-        entry.size, entry.mode = len(wheel), 0o644
-        archive.addfile(entry, io.BytesIO(wheel))
+                mode = 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
+                _add(archive, _entry(str(source.relative_to(root)), mode), source.read_bytes())
+        wheel = _entry(f"opt/wheels/datasets-{_OTHER_DATASETS}-py3-none-any.whl", 0o644)
+        _add(archive, wheel, _wheel(root / _SITE / "datasets"))
     if not path.exists() or path.read_bytes() != packed.getvalue():
         path.write_bytes(packed.getvalue())
 
 
-def _add(archive: tarfile.TarFile, source: Path, name: Path) -> None:
-    """Add a file, of root and without a time."""
-    entry = tarfile.TarInfo(str(name))
-    entry.size = source.stat().st_size
-    entry.mode = 0o755 if source.stat().st_mode & stat.S_IXUSR else 0o644
-    with source.open("rb") as content:
-        archive.addfile(entry, content)
+def _entry(name: str, mode: int, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.mode, entry.type, entry.linkname, entry.mtime = mode, kind, target, _TIME
+    return entry
+
+
+def _add(archive: tarfile.TarFile, entry: tarfile.TarInfo, content: bytes) -> None:
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
 
 
 def _wheel(package: Path) -> bytes:

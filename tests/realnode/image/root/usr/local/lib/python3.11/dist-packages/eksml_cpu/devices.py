@@ -1,4 +1,4 @@
-"""The devices of this container, as the device plugins gave them, and the load of its processes: the one true number of them."""
+"""The devices of this container, as the device plugins gave them, and the load of its processes: a true number."""
 
 from __future__ import annotations
 
