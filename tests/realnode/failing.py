@@ -1,4 +1,4 @@
-"""The parts of the table of failures: a row, the rules by which it has come about, objects, and what is done to them."""
+"""The parts of the table of failures: rows, rules by which they have come about, objects, and what is done to them."""
 
 from __future__ import annotations
 
