@@ -17,7 +17,7 @@ from tests.support.applying import apply_all
 from tests.support.definitions import recorded_definitions
 
 _RECORDED = ("kuberay-1.1.1", "mpi-operator-0.8.0", "volcano-1.15.1")
-"""Releases of operators that no Go module has."""
+"""Releases of operators that are not built here."""
 _NOT_WANTED = frozenset({"mpijobs.kubeflow.org"})
 """The training-operator's own, in favour of the mpi-operator's."""
 
@@ -30,7 +30,7 @@ async def install_definitions(session: KubeSession) -> int:
 
 
 def _definitions() -> Iterator[dict[str, Any]]:
-    """Of one name, the last wins: of those operators that no module has, the recorded ones."""
+    """Of one name, the last wins: of those operators that are not built here, the recorded ones."""
     for release in PLAYED:
         yield from reduced_definitions(release)
     for folder, module, below in CRD_FOLDERS:

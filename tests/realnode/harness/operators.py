@@ -6,7 +6,7 @@ Volcano's manifest pulls its images always: a node that has them still asks thei
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,14 +58,15 @@ _SHELL_LINKS = {f"/bin/{name}": "busybox" for name in ("base64", "cat", "sh", "t
 """The script is for busybox's shell: Debian's does not know its conditions."""
 
 
-def operator_images(base: Path, layers: Path) -> list[Image]:
-    """Make the layers of all of them.
+def operator_images(base: Path, layers: Path, operators: Sequence[OperatorImage] = OPERATORS) -> list[Image]:
+    """Make the layers of operators' images.
 
     Args:
         base: The layer below: busybox.
         layers: The folder for the tars.
+        operators: Which ones; those of `today.IMAGES_OF_TODAY` as well.
     """
-    return [_image(each, base, layers) for each in OPERATORS]
+    return [_image(each, base, layers) for each in operators]
 
 
 def _image(each: OperatorImage, base: Path, layers: Path) -> Image:

@@ -1,0 +1,93 @@
+"""The operators of jobs of today, which no blueprint installs: their manifests by kustomize, and their images."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.realcluster.harness.parts import module_folder, program
+from tests.realnode.harness.operators import OperatorImage
+from tests.realnode.harness.parts import HERE
+
+
+@dataclass(frozen=True, slots=True)
+class TodaysOperator:
+    """An operator, and the place of its kustomization."""
+
+    name: str
+    """Of its part, and of its program."""
+    module: str
+    tree: str
+    """The folder of the module that has all that is named by the kustomization."""
+    overlay: str
+    """The folder of the kustomization, below the tree."""
+    image: str
+    """Of the release."""
+    image_there: str = ""
+    """As the kustomization has it where that is another one."""
+    without: str = ""
+    """The resource of the kustomization that would be fetched."""
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return all its objects, in the order in which they can be made."""
+        source = module_folder(HERE / self.name, self.module) / self.tree
+        with tempfile.TemporaryDirectory(prefix="kustomize-") as scratch:  # "@" in a path is a host to kustomize
+            tree = Path(scratch) / "tree"
+            for path in source.rglob("*.yaml"):
+                target = tree / path.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+            kustomization = tree / self.overlay / "kustomization.yaml"
+            lines = kustomization.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if not (self.without and self.without in line)]
+            kustomization.write_text("\n".join(kept), encoding="utf-8")
+            argv = [program("kubectl"), "kustomize", str(kustomization.parent)]
+            made = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        return list(yaml.safe_load_all(made.replace(self.image_there or self.image, self.image)))
+
+
+_STAGING = "us-central1-docker.pkg.dev/k8s-staging-images"
+TODAYS_OPERATORS = (
+    TodaysOperator(
+        "kueue",
+        "sigs.k8s.io/kueue",
+        tree="config",
+        overlay="default",
+        image="registry.k8s.io/kueue/kueue:v0.17.0",
+        image_there=f"{_STAGING}/kueue/kueue:main",
+    ),
+    TodaysOperator(
+        "jobset",
+        "sigs.k8s.io/jobset",
+        tree="config",
+        overlay="default",
+        image="registry.k8s.io/jobset/jobset:v0.8.2",
+        image_there=f"{_STAGING}/jobset/jobset:main",
+    ),
+    TodaysOperator(
+        "trainer",
+        "github.com/kubeflow/trainer/v2",
+        tree="manifests",
+        overlay="overlays/manager",
+        image="ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.0.0",
+        without="third-party/jobset",
+    ),
+    TodaysOperator(
+        "lws",
+        "sigs.k8s.io/lws",
+        tree="config",
+        overlay="default",
+        image="registry.k8s.io/lws/lws:v0.6.2",
+        image_there=f"{_STAGING}/lws/lws:main",
+    ),
+)
+"""Trainer needs JobSet before it."""
+IMAGES_OF_TODAY = tuple(
+    OperatorImage(each.image, each.name, "/manager", user="65532:65532") for each in TODAYS_OPERATORS
+)
