@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from actions.fleet.instance_types import InstanceTable
 
 TYPE = "node.kubernetes.io/instance-type"
+EFA = "vpc.amazonaws.com/efa"
+DEVICES = "/mnt/devices"
+"""On a node: what its device plugins declare."""
+_ADAPTERS = "infiniband"
+"""The folder with a file for each EFA interface."""
+_TYPE_FILE = "instance-type"
+"""Tools in containers, which ask the device itself on a real instance, find here what it is."""
 
 
 def devices_of(instance_type: str, node: str) -> dict[str, dict[str, Any]]:
@@ -23,17 +29,26 @@ def devices_of(instance_type: str, node: str) -> dict[str, dict[str, Any]]:
     kind = InstanceTable.load().find(instance_type)
     assert kind is not None, instance_type
     number = sum(node.encode())
-    gpu = {"count": kind.gpus, "id": f"GPU-{number:08x}-0000-4000-8000-%012d", "env": "NVIDIA_VISIBLE_DEVICES"}
-    neuron = {"count": kind.neuron_devices, "env": "AWS_NEURON_VISIBLE_DEVICES"}
+    told = {"mounts": {f"{DEVICES}/{_TYPE_FILE}": f"/etc/eksml/{_TYPE_FILE}"}}
+    gpu = {"count": kind.gpus, "id": f"GPU-{number:08x}-0000-4000-8000-%012d", "env": "NVIDIA_VISIBLE_DEVICES"} | told
+    neuron = {"count": kind.neuron_devices, "env": "AWS_NEURON_VISIBLE_DEVICES"} | told
+    efa = {"count": kind.efa_interfaces, "mounts": {f"{DEVICES}/{_ADAPTERS}": f"/dev/{_ADAPTERS}"}}
     return {
         "nvidia": {"nvidia.com/gpu": gpu} if kind.gpus else {},
-        "efa": {"vpc.amazonaws.com/efa": {"count": kind.efa_interfaces}} if kind.efa_interfaces else {},
+        "efa": {EFA: efa} if kind.efa_interfaces else {},
         "neuron": {"aws.amazon.com/neuron": neuron} if kind.neuron_devices else {},
     }
 
 
-def write_devices(devices: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
+def write_devices(instance_type: str, node: str, folder: Path) -> None:
     """Write a file for each vendor; a device plugin reads it again when it has changed."""
+    (folder / _TYPE_FILE).write_text(instance_type, encoding="ascii")
+    (folder / _ADAPTERS).mkdir(exist_ok=True)
+    devices = devices_of(instance_type, node)
+    for name in [path.name for path in (folder / _ADAPTERS).iterdir()]:
+        (folder / _ADAPTERS / name).unlink()
+    for index in range(devices["efa"].get(EFA, {}).get("count", 0)):
+        (folder / _ADAPTERS / f"uverbs{index}").touch()
     for vendor, resources in devices.items():
         scratch = folder / f"{vendor}.new"
         scratch.write_text(json.dumps(resources), encoding="ascii")
@@ -60,7 +75,7 @@ def equip(kubeconfig: str, node: str, folder: Path, instance_type: str) -> None:
         folder: Of the node, as the harness names it.
         instance_type: As EC2 names it.
     """
-    write_devices(devices_of(instance_type, node), folder / "devices")
+    write_devices(instance_type, node, folder / "devices")
     words = [f"{name}={value}" if value else f"{name}-" for name, value in labels_of(instance_type).items()]
     argv = ["kubectl", "--kubeconfig", kubeconfig, "label", "--overwrite", "node", node, *words]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)

@@ -16,6 +16,7 @@ TRAINER_NAMES = (
     "111122223333.dkr.ecr.us-west-2.amazonaws.com/neuronx_nemo:latest",
     "nvcr.io/nvidia/clara/bionemo-framework:1.2",
     "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless",
+    "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-efa:24.01.framework",
     "nvcr.io/nvidia/nemo:24.01.framework",
     "public.ecr.aws/amazonlinux/amazonlinux:2023",
     "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest",

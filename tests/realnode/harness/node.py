@@ -18,7 +18,7 @@ from actions.base.files import private_directory
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
-from tests.realnode.equipment import TYPE, devices_of, write_devices
+from tests.realnode.equipment import DEVICES, TYPE, write_devices
 from tests.realnode.harness.imagestore import REGISTRY
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
@@ -31,7 +31,7 @@ _OF_ITS_OWN = {
     "/var/lib/kubelet": "kubelet",
     "/var/lib/containerd": "containerd",
     "/var/log": "log",
-    "/mnt/devices": "devices",
+    DEVICES: "devices",
     "/mnt/volumes": "../volumes",
 }
 """Folders as its programs and privileged pods expect them, and as they are called in the node's folder."""
@@ -94,7 +94,7 @@ async def node(
     own = {target: private_directory(folder / below) for target, below in _OF_ITS_OWN.items()}
     for path in own.values():
         path.chmod(0o755)
-    write_devices(devices_of(plan.labels[TYPE], name), own["/mnt/devices"])
+    write_devices(plan.labels[TYPE], name, own[DEVICES])
     _copy_images(images, own["/var/lib/containerd"])
     async with AsyncExitStack() as stack:
         pairs = [f"{path}:{target}" for target, path in own.items()]

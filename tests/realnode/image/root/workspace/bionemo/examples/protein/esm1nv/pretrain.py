@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import numpy
-from eksml_cpu.settings import Settings
 from eksml_cpu.memory import need_gpu_memory
+from eksml_cpu.settings import Settings
 from eksml_cpu.training import Cosine, Plan, fit, ranks, say
 
 _ROWS = 400

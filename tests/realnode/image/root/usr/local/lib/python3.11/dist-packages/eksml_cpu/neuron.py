@@ -167,7 +167,7 @@ def compile_graphs(paths: list[Path], *, say: Any) -> None:
     """Put what is missing into the cache: the trace of a small model stands for each graph, and is a real one."""
     import torch
 
-    from eksml_cpu.training import LENGTH, TinyModel
+    from eksml_cpu.model import LENGTH, TinyModel
 
     for path in paths:
         if path.is_file():

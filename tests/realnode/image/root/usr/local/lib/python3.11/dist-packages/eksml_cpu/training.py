@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -22,14 +23,12 @@ import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from eksml_cpu import transport
+from eksml_cpu.model import TinyModel, windows
 
-LENGTH = 48
-"""Of a sequence, in tokens."""
-_WIDTH = 48
 _WHOLE_SECONDS = 40.0
 """A training takes about as long, unless the machine is slower."""
 
@@ -69,8 +68,12 @@ class Plan:
     validation_batches: int
     log_every: int = 10
     resumes: bool = True
-    checkpoints: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `ModelCheckpoint`."""
+    checkpoints: dict[str, Any] | None = None
+    """Arguments of `ModelCheckpoint`; `None` for a run that saves nothing."""
+    model_ranks: list[str] = field(default_factory=list)
+    """Folders of the parts of a model that is split over devices. Each gets the whole: the model here is not split."""
+    step_seconds: float = 0.0
+    """The least time of a step; 0 for one by the number of steps."""
     shows_norms: bool = False
     """Gradient and parameter norm, and sequences a second, as neuronx-nemo-megatron logs them."""
     draws_as_nemo: bool = False
@@ -94,6 +97,10 @@ def fit(plan: Plan) -> None:
     torch.manual_seed(1234)
     logging.captureWarnings(True)
     rank, size = ranks()
+    checkpoints = _Checkpoints(plan)
+    found = checkpoints.newest() if plan.resumes else None
+    if found:
+        say("exp_manager:530", f"Resuming from {found}")
     say("exp_manager:394", f"Experiments will be logged at {plan.folder}")
     trainer = lightning.Trainer(
         accelerator="cpu",
@@ -108,26 +115,50 @@ def fit(plan: Plan) -> None:
         log_every_n_steps=plan.log_every,
         gradient_clip_val=1.0,
         logger=TensorBoardLogger(str(plan.folder), name="", version="") if rank == 0 else False,
-        callbacks=[_checkpoints(plan), (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1), _Pace(plan)],
+        enable_checkpointing=plan.checkpoints is not None,
+        callbacks=[*([checkpoints] if plan.checkpoints else []), (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1), _Pace(plan)],
         enable_model_summary=rank == 0,
     )
-    trainer.fit(_Module(plan, size), ckpt_path=_last_checkpoint(plan))
+    trainer.fit(_Module(plan, size), ckpt_path=found)
 
 
-def _checkpoints(plan: Plan) -> ModelCheckpoint:
-    found = ModelCheckpoint(dirpath=plan.folder / "checkpoints", auto_insert_metric_name=True, **plan.checkpoints)
-    found.CHECKPOINT_NAME_LAST = f"{found.filename}-last"
-    return found
+class _Checkpoints(ModelCheckpoint):
+    """NeMo's: the newest is called `last`, the end of the training has one, and each part of the model has a file."""
 
+    def __init__(self, plan: Plan) -> None:
+        self._folder, self._parts = plan.folder / "checkpoints", plan.model_ranks
+        super().__init__(dirpath=self._folder.joinpath(*self._parts[:1]), **(plan.checkpoints or {}))
+        self.CHECKPOINT_NAME_LAST = f"{self.filename}-last"
 
-def _last_checkpoint(plan: Plan) -> str | None:
-    found = sorted((plan.folder / "checkpoints").glob("*last.ckpt")) if plan.resumes else []
-    if len(found) > 1:
-        raise ValueError(f"Multiple checkpoints {found} that matches *last.ckpt.")
-    if not found:
-        return None
-    say("exp_manager:530", f"Resuming from {found[0]}")
-    return str(found[0])
+    def newest(self) -> Path | None:
+        """Return the checkpoint to go on from.
+
+        Raises:
+            ValueError: There are two: NeMo does not choose.
+        """
+        found = sorted(Path(self.dirpath).glob("*last.ckpt"))
+        if len(found) > 1:
+            raise ValueError(f"Multiple checkpoints {found} that matches *last.ckpt.")
+        return found[0] if found else None
+
+    def on_train_end(self, trainer: lightning.Trainer, *_: Any) -> None:
+        """Save the last step."""
+        if self.save_last and self._last_global_step_saved != trainer.global_step:
+            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
+
+    def _save_checkpoint(self, trainer: lightning.Trainer, filepath: str) -> None:
+        super()._save_checkpoint(trainer, filepath)
+        for folder in self._others() if trainer.is_global_zero else ():
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(filepath, folder)
+
+    def _remove_checkpoint(self, trainer: lightning.Trainer, filepath: str) -> None:
+        super()._remove_checkpoint(trainer, filepath)
+        for folder in self._others() if trainer.is_global_zero else ():
+            (folder / Path(filepath).name).unlink(missing_ok=True)
+
+    def _others(self) -> list[Path]:
+        return [self._folder / name for name in self._parts[1:]]
 
 
 class _Windows(IterableDataset):
@@ -135,37 +166,13 @@ class _Windows(IterableDataset):
 
     def __init__(self, tokens: numpy.ndarray, *, batch: int, count: int, seed: int) -> None:
         super().__init__()
-        self._tokens, self._batch, self._count, self._seed = tokens, batch, count, seed
+        self._count, self._rows = count, lambda: windows(tokens, batch=batch, count=count, seed=seed)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Tensor]:
-        chosen = numpy.random.default_rng(self._seed)
-        for _ in range(self._count):
-            starts = chosen.integers(0, max(1, len(self._tokens) - LENGTH - 1), self._batch)
-            rows = [numpy.resize(self._tokens[start : start + LENGTH + 1], LENGTH + 1) for start in starts]
-            yield torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
-
-
-class TinyModel(nn.Module):
-    """A decoder of two layers over bytes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(256, _WIDTH)
-        self.position = nn.Parameter(torch.zeros(LENGTH, _WIDTH))
-        layer = nn.TransformerEncoderLayer(_WIDTH, 4, 2 * _WIDTH, 0.0, batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(_WIDTH, 256)
-        self.register_buffer("mask", torch.triu(torch.full((LENGTH, LENGTH), -torch.inf), 1), persistent=False)
-
-    def loss(self, rows: Tensor) -> Tensor:
-        """Return the loss of predicting each token of the rows but the first."""
-        hidden = self.layers(self.embedding(rows[:, :-1]) + self.position, self.mask)
-        return nn.functional.cross_entropy(self.head(hidden).flatten(0, 1), rows[:, 1:].flatten())
-
-    forward = loss
+        return self._rows()
 
 
 class _Module(lightning.LightningModule):
@@ -177,7 +184,7 @@ class _Module(lightning.LightningModule):
         self._plan = plan
         self._batch = max(1, plan.global_batch // ranks_in_all)
         self._began = time.monotonic()
-        self._peak = 0.0
+        self._peak = self._norm = 0.0
 
     def training_step(self, rows: Tensor, _index: int) -> Tensor:
         """Compute the loss of a batch."""
@@ -205,11 +212,10 @@ class _Module(lightning.LightningModule):
     def _log_norms(self, seconds: float) -> None:
         """Log the norms of the step before: the gradients of this one are not there yet."""
         weights = list(self.model.parameters())
-        gradients = [weight.grad.norm() for weight in weights if weight.grad is not None]
         rate = self._plan.global_batch / max(seconds, 1e-6)
         self._peak = max(self._peak, rate)
         values = {
-            "gradient_norm": torch.stack(gradients).norm() if gradients else torch.tensor(0.0),
+            "gradient_norm": torch.tensor(self._norm),
             "parameter_norm": torch.stack([weight.detach().norm() for weight in weights]).norm(),
             "throughput": torch.tensor(rate),
             "throughput_peak": torch.tensor(self._peak),
@@ -217,9 +223,10 @@ class _Module(lightning.LightningModule):
         for name, value in values.items():
             self.log(name, value, prog_bar=True, rank_zero_only=True, batch_size=1)
 
-    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
-        """Keep the memory of the gradients, so that their norm can be logged."""
-        optimizer.zero_grad(set_to_none=False)
+    def on_before_optimizer_step(self, _optimizer: torch.optim.Optimizer) -> None:
+        """Take the norm of the gradients before they are clipped."""
+        gradients = [weight.grad.norm() for weight in self.model.parameters() if weight.grad is not None]
+        self._norm = float(torch.stack(gradients).norm())
 
     def validation_step(self, rows: Tensor, _index: int) -> None:
         """Compute the loss of a batch that is not trained on."""
@@ -254,7 +261,8 @@ class _Pace(Callback):
 
     def __init__(self, plan: Plan) -> None:
         given = os.environ.get("EKSML_STEP_SECONDS")
-        self._seconds = float(given) if given else min(0.5, max(0.02, _WHOLE_SECONDS / plan.schedule.steps))
+        usual = plan.step_seconds or min(0.5, max(0.02, _WHOLE_SECONDS / plan.schedule.steps))
+        self._seconds = float(given) if given else usual
         self._every = plan.log_every
         self._began = time.monotonic()
 
