@@ -1,4 +1,4 @@
-"""The parts of the table of failures: a row, the rules by which it has come about, objects, and what is done to them."""
+"""The parts of the table of failures: rows, rules by which they have come about, objects, and what is done to them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from typing import Any
 
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
+from tests.realnode.harness.cluster import PLACES
 from tests.support.applying import apply_all
 
 Document = dict[str, Any]
 IMAGE = "docker.io/library/busybox:latest"
 REGISTRY = "10.200.0.254:5000"
 """The registry of the tests: see `tests/realnode/refusals.py`."""
+NODE = PLACES[-1].name
+"""One with accelerators."""
+CLUSTER_WIDE = frozenset({"ValidatingWebhookConfiguration", "PriorityClass", "CSIDriver", "PersistentVolume"})
+"""Kinds without a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,14 @@ def job(*containers: Document, name: str = "j", template: Mapping[str, Any] | No
     inner = {**once(*containers)["spec"], **(template or {})}
     spec = {"backoffLimit": 0, "template": {"spec": inner}, **spec}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def deployment(*containers: Document) -> Document:
+    """A Deployment of one pod."""
+    labels = {"app": "d"}
+    template = {"metadata": {"labels": labels}, "spec": pod(*containers)["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
 
 
 def asking(**amounts: Any) -> Document:

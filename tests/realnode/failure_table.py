@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tests.realnode.failing import (
+    NODE,
     REGISTRY,
     Failure,
     asking,
     claim,
     container,
     delete,
+    deployment,
     ended,
     failed,
     job,
@@ -409,4 +411,95 @@ OTHERS = (
         ),
     ),
 )
-FAILURES = (*PROGRAMS, *PROBES, *IMAGES, *PLACES, *OTHERS)
+_NO_DRIVER = {
+    "metadata": {"name": "nowhere.failures.test"},
+    "spec": {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "",
+        "csi": {"driver": "nowhere.failures.test", "volumeHandle": "fs-1"},
+        "claimRef": {"namespace": "f-no-driver", "name": "c"},
+    },
+}
+_DRIVER = {"metadata": {"name": "nowhere.failures.test"}, "spec": {"attachRequired": False}}
+_WORK = [{"name": "work", "mountPath": "/work"}]
+FURTHER = (
+    Failure(
+        "out-of-gpu",
+        [pod(container(resources={"limits": {"nvidia.com/gpu": "64"}}), nodeName=NODE)],
+        failed("UnexpectedAdmissionError"),
+        "GPU_SHORTAGE",
+        ["nvidia.com/gpu"],
+    ),
+    Failure(
+        "no-driver",
+        [
+            {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", **_DRIVER},
+            {"apiVersion": "v1", "kind": "PersistentVolume", **_NO_DRIVER},
+            claim(""),
+            mounting(_CLAIM),
+        ],
+        told("FailedMount", "nowhere.failures.test"),
+        "VOLUME_MOUNT",
+        ["its CSI driver does not run", "not found in the list of registered CSI drivers"],
+    ),
+    Failure(
+        "priority-class",
+        [job(template={"priorityClassName": "gone"})],
+        told("FailedCreate"),
+        "CONFIG_MISSING",
+        ['PriorityClass "gone" does not exist'],
+        "job/j",
+    ),
+    Failure(
+        "limit-range",
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "LimitRange",
+                "metadata": {"name": "r"},
+                "spec": {"limits": [{"type": "Container", "max": {"memory": "16Mi"}}]},
+            },
+            job(container(resources=_MEMORY)),
+        ],
+        told("FailedCreate"),
+        "NAMESPACE_QUOTA",
+        ["maximum memory usage per Container is 16Mi"],
+        "job/j",
+    ),
+    Failure(
+        "deployment",
+        [deployment(container("echo 'OSError: port is taken'; exit 5"))],
+        restarted(1),
+        "CRASH_LOOP",
+        ["OSError: port is taken"],
+        "deployment/d",
+    ),
+    Failure(
+        "sidecar",
+        [pod(initContainers=[container("echo 'no such proxy'; exit 6", name="proxy", restartPolicy="Always")])],
+        lambda seen: any(one.get("exitCode") == 6 for _, one in seen.states()),
+        "CRASH_LOOP",
+        ["proxy", "no such proxy"],
+    ),
+    Failure(
+        "shared-memory",
+        [once(container("busybox dd if=/dev/zero of=/dev/shm/batch bs=1M count=100"))],
+        ended("Error"),
+        "SHM_TOO_SMALL",
+        ["/dev/shm/batch"],
+    ),
+    Failure(
+        "empty-dir",
+        [
+            once(
+                container("busybox dd if=/dev/zero of=/work/fill bs=1M count=64; sleep 600", volumeMounts=_WORK),
+                volumes=[{"name": "work", "emptyDir": {"sizeLimit": "16Mi"}}],
+            )
+        ],
+        failed("Evicted"),
+        "EVICTED_DISK",
+        ['EmptyDir volume "work" exceeds the limit "16Mi"', "Raise its limit"],
+    ),
+)
+FAILURES = (*PROGRAMS, *PROBES, *IMAGES, *PLACES, *OTHERS, *FURTHER)

@@ -14,8 +14,8 @@ import pytest_asyncio
 from actions.base.clock import SystemClock
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.objects.client import Discovery
-from tests.realnode.failing import Document, Failure, Seen
+from actions.cluster.objects.client import Discovery, delete, ref_of
+from tests.realnode.failing import CLUSTER_WIDE, Document, Failure, Seen
 from tests.realnode.failure_table import FAILURES
 from tests.realnode.refusals import refusing_registry
 from tests.realnode.running import FOLDER, real_nodes
@@ -40,7 +40,19 @@ async def missed() -> AsyncIterator[dict[str, float]]:
             await apply_all(session, Discovery(session), _all_objects(FAILURES))
             yield await _come_about(session, FAILURES)
     finally:
+        await _clear(session, FAILURES)
         await session.aclose()
+
+
+async def _clear(session: KubeSession, failures: Iterable[Failure]) -> None:
+    """Begin the deletion of everything: the cluster has other tests."""
+    discovery = Discovery(session)
+    for one in _all_objects(failures):
+        if one["kind"] in {"Namespace", *CLUSTER_WIDE}:
+            await delete(session, discovery, ref_of(one))
+    unheld = b'{"metadata":{"finalizers":null}}'
+    path = "/api/v1/namespaces/f-held/pods/p"
+    await session.request("PATCH", path, body=unheld, content_type="application/merge-patch+json")
 
 
 def _all_objects(failures: Iterable[Failure]) -> list[Document]:
@@ -54,7 +66,7 @@ def _object(kind: str, name: str, labels: dict[str, str]) -> Document:
 
 
 def _in(failure: Failure, thing: Document) -> Document:
-    if thing["kind"] in ("ValidatingWebhookConfiguration", "PriorityClass"):
+    if thing["kind"] in CLUSTER_WIDE:
         return thing
     return {**thing, "metadata": {**thing["metadata"], "namespace": _namespace(failure)}}
 

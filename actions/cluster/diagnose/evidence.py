@@ -83,6 +83,8 @@ class Pod(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     scheduler: str = ""
+    selector: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Labels that its node must have."""
     requests: Mapping[str, int] = msgspec.field(default_factory=dict)
     containers: tuple[Container, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -147,6 +149,7 @@ class Node(msgspec.Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
     taints: tuple[str, ...] = ()
     """Keys."""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     created_at: float = 0.0
 
     def condition(self, kind: str) -> Condition | None:
@@ -420,6 +423,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
         labels=mapping(metadata.get("labels")),
         annotations=mapping(metadata.get("annotations")),
         scheduler=text(spec.get("schedulerName")),
+        selector=mapping(spec.get("nodeSelector")),
         requests=_extended(spec),
         containers=tuple(_containers(spec, status)),
         conditions=conditions_of(status),
@@ -516,6 +520,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
         capacity={name: text(amount) for name, amount in mapping(status.get("capacity")).items()},
         conditions=conditions_of(status),
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
+        labels=labels,
         created_at=seconds_of(metadata.get("creationTimestamp")),
     )
 

@@ -43,6 +43,12 @@ class ContainerRun(msgspec.Struct):
         return "running" in self.state
 
     @property
+    def is_ready(self) -> bool:
+        """True while it runs and its probes succeed; a liveness probe alone holds nothing back."""
+        probe = self.spec.failing_probe
+        return self.is_running and (probe is None or probe.kind == "liveness")
+
+    @property
     def exit_code(self) -> int | None:
         """The code with which it last ended, `None` if it has not."""
         ended = self.state.get("terminated")
@@ -88,6 +94,7 @@ class ContainerRun(msgspec.Struct):
 
     def status(self) -> Document:
         """Return its entry in the pod's status."""
+        probe = self.spec.failing_probe
         return {
             "name": self.spec.name,
             "image": self.spec.image,
@@ -95,8 +102,8 @@ class ContainerRun(msgspec.Struct):
             **({"containerID": self.id} if self.id else {}),
             "state": self.state,
             "lastState": self.last_state,
-            "ready": self.is_running or (self.is_init and self.exit_code == 0),
-            "started": self.is_running,
+            "ready": self.is_ready or (self.is_init and self.exit_code == 0),
+            "started": self.is_running and (self.is_ready or probe is None or probe.kind != "startup"),
             "restartCount": self.restarts,
         }
 
@@ -131,7 +138,7 @@ def pod_status(
         started_at: When the kubelet took the pod.
     """
     is_over = phase in ("Succeeded", "Failed")
-    is_ready = not is_over and bool(containers) and all(container.is_running for container in containers)
+    is_ready = not is_over and bool(containers) and all(container.is_ready for container in containers)
     is_initialised = is_over or all(container.exit_code == 0 for container in init_containers)
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "" if is_ready else "ContainersNotReady")
     wanted = {
@@ -141,9 +148,10 @@ def pod_status(
         "ContainersReady": (is_ready, reason),
         "PodScheduled": (True, ""),
     }
+    unready = [container.spec.name for container in containers if not container.is_ready]
     status: Document = {
         "phase": phase,
-        "conditions": [_condition(name, *value) for name, value in wanted.items()],
+        "conditions": [_condition(name, *value, unready) for name, value in wanted.items()],
         "hostIP": host,
         "hostIPs": [{"ip": host}],
         "startTime": started_at,
@@ -171,10 +179,10 @@ def note_transitions(status: Document, now: str, transitions: dict[str, tuple[st
         condition["lastTransitionTime"] = transitions[condition["type"]][1]
 
 
-def _condition(name: str, is_true: bool, reason: str) -> Document:
+def _condition(name: str, is_true: bool, reason: str, unready: Sequence[str]) -> Document:
     condition: Document = {"type": name, "status": "True" if is_true else "False", "lastProbeTime": None}
     if reason:
         condition["reason"] = reason
     if name in ("Ready", "ContainersReady") and not is_true and reason == "ContainersNotReady":
-        condition["message"] = "containers are not ready"
+        condition["message"] = f"containers with unready status: [{' '.join(unready)}]"
     return condition

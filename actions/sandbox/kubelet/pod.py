@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
@@ -14,7 +16,7 @@ from actions.sandbox.kubelet.container import ContainerRun, note_transitions, po
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet.node_resources import NodeResources
-from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
+from actions.sandbox.kubelet.pod_config import FailingProbe, pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
 from actions.sandbox.model.account import pull_error_of
@@ -26,6 +28,9 @@ _SOURCE = "kubelet"
 _LONGEST_BACKOFF_SECONDS = 60.0
 _RETRY_SECONDS = 0.5
 _KILLED = 143
+_KILLED_BY_PROBE = 137
+_MOST_EVENTS = 25
+"""A kubelet writes no more of a pod at once."""
 
 
 class PodRun:
@@ -197,7 +202,7 @@ class PodRun:
             if container.log is not None:
                 container.log.write(step.text.encode())
 
-        code = await run_program(
+        program = run_program(
             program_of(context),
             context,
             self._node_resources.runtime(self._options.speed, self._clock),
@@ -205,8 +210,32 @@ class PodRun:
             write=write,
             set_load=container.set_load,
         )
+        probe = container.spec.failing_probe
+        code = await (program if probe is None else self._probed(container.spec.name, program, probe))
         container.end(code, self._client.timestamp())
         return code
+
+    async def _probed(self, name: str, program: Coroutine[Any, Any, int], probe: FailingProbe) -> int:
+        """Run a program beside its probe; return the exit code: its own, or that of the probe's kill."""
+        running, failing = asyncio.create_task(program), asyncio.create_task(self._fail(name, probe))
+        try:
+            await asyncio.wait((running, failing), return_when=asyncio.FIRST_COMPLETED)
+            return running.result() if running.done() else _KILLED_BY_PROBE
+        finally:
+            running.cancel()
+            failing.cancel()
+            await asyncio.gather(running, failing, return_exceptions=True)
+
+    async def _fail(self, name: str, probe: FailingProbe) -> None:
+        """Report the failures of a probe; return when the container is to be killed."""
+        await self._clock.sleep(probe.delay_seconds / self._options.speed)
+        for times in itertools.count(1):
+            await self._clock.sleep(probe.period_seconds / self._options.speed)
+            if times <= _MOST_EVENTS:
+                await self._event("Unhealthy", probe.message(self._address), is_warning=True)
+            if probe.kills and times == probe.failures:
+                await self._event("Killing", f"Container {name} failed {probe.kind} probe, will be restarted")
+                return
 
     async def _await_restart(self, container: ContainerRun, seconds: float) -> None:
         if container.restarts == 0:

@@ -89,6 +89,55 @@ def _decoded(value: str) -> str:
 
 
 _CORES_OF_A_DEVICE = 2
+_SSH = 22
+
+
+class FailingProbe(msgspec.Struct, frozen=True):
+    """A probe of a port on which nothing listens."""
+
+    kind: str
+    """readiness, liveness or startup."""
+    port: int
+    path: str
+    """Of an HTTP request; empty for a connection alone."""
+    delay_seconds: float
+    period_seconds: float
+    failures: int
+    """So many make it fail."""
+
+    @property
+    def kills(self) -> bool:
+        """True if its failure ends the container."""
+        return self.kind != "readiness"
+
+    def message(self, address: str) -> str:
+        """Return what the kubelet reports of a failure, at the pod's address."""
+        refused = f"dial tcp {address}:{self.port}: connect: connection refused"
+        said = f'Get "http://{address}:{self.port}{self.path}": {refused}' if self.path else refused
+        return f"{self.kind.title()} probe failed: {said}"
+
+
+def _failing_probe(container: Document) -> FailingProbe | None:
+    """Return the probe of a manifest's container that cannot succeed, that of its start first; `None` if all do.
+
+    A program of the sandbox answers on the ports that its container declares, and as sshd. So a probe of another port
+    fails, and an `exec` never does.
+    """
+    declared = {_SSH, *(int(port["containerPort"]) for port in container.get("ports") or ())}
+    for kind in ("startup", "liveness", "readiness"):
+        probe = container.get(f"{kind}Probe") or {}
+        asked = probe.get("httpGet") or probe.get("tcpSocket") or {}
+        port = asked.get("port")
+        if isinstance(port, int) and port not in declared:
+            return FailingProbe(
+                kind,
+                port,
+                asked.get("path") or "/" if "httpGet" in probe else "",
+                float(probe.get("initialDelaySeconds") or 0),
+                float(probe.get("periodSeconds") or 10),
+                int(probe.get("failureThreshold") or 3),
+            )
+    return None
 
 
 class ContainerConfig(msgspec.Struct, frozen=True):
@@ -113,6 +162,7 @@ class ContainerConfig(msgspec.Struct, frozen=True):
     working_folder: str
     reports_log: bool
     """Its last lines become the message of a failure (`FallbackToLogsOnError`)."""
+    failing_probe: FailingProbe | None
 
 
 class PodConfig(msgspec.Struct, frozen=True):
@@ -171,6 +221,7 @@ def _container(pod: Document, container: Document) -> ContainerConfig:
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
         working_folder=container.get("workingDir") or "/",
         reports_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        failing_probe=_failing_probe(container),
     )
 
 

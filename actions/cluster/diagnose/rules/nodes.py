@@ -10,6 +10,7 @@ from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, Node
 from actions.cluster.diagnose.log_patterns import find_hits, log_texts, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import LOST_TAINTS, refusals
+from actions.fleet.facts import EventFacts
 
 _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
 _SPOT_TEXT = pattern(
@@ -166,6 +167,14 @@ def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+def _has_room_since(evidence: Evidence, event: EventFacts) -> bool:
+    """Return whether the kubelet of the event's node has reported that there is room, later than it."""
+    return event.kind == "Node" and any(
+        one.name == event.name and one.reason == "NodeHasNoDiskPressure" and one.last_seen_at >= event.last_seen_at > 0
+        for one in evidence.events
+    )
+
+
 def _full(evidence: Evidence) -> Iterator[Finding]:
     quotes: list[str] = []
     where = ""
@@ -175,7 +184,7 @@ def _full(evidence: Evidence) -> Iterator[Finding]:
             where = where or node.name
             quotes += [pressure.message or pressure.reason, pressure.reason]
     for event in evidence.events:
-        if _AT_START.search(event.message):
+        if _AT_START.search(event.message) or _has_room_since(evidence, event):
             continue
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")

@@ -255,7 +255,7 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
     keys: dict[str, list[SchedulingRefusal]] = {}
     for one in refused:
         for key in one.taints():
-            keys.setdefault(key or _only_taint(evidence), []).append(one)
+            keys.setdefault(key or _only_taint(evidence, one), []).append(one)
     lost = [key for key in keys if key in LOST_TAINTS]
     blamed = [key for key in keys if not _PASSING.search(key) and _explains(evidence, key, keys[key])]
     if blamed:
@@ -292,8 +292,16 @@ def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Fi
         )
 
 
-def _only_taint(evidence: Evidence) -> str:
-    """Return the taint of a message that names none (1.34), if nodes have no others than those of lost nodes."""
+def _only_taint(evidence: Evidence, refusal: SchedulingRefusal) -> str:
+    """Return the taint of a message that names none (1.34); empty if it may be any.
+
+    It is known if all nodes that the pod selects have one, or if nodes have no others than those of lost nodes.
+    """
+    pod = evidence.pod("", refusal.pod)
+    wanted = pod.selector.items() if pod is not None else ()
+    selected = [node for node in evidence.nodes if wanted and wanted <= node.labels.items()]
+    if selected and all(node.taints for node in selected):
+        return min(key for node in selected for key in node.taints)
     known = {key for node in evidence.nodes for key in node.taints}
     return min(known) if known and known <= set(LOST_TAINTS) else ""
 
