@@ -320,13 +320,13 @@ class LogFollower:
         coalescer = ReadCoalescer(self._clock)
         async with self._open(query) as stream:
             self._observer.reading()
-            self._refusals = 0
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
                 await coalescer.wait(len(chunk))
         rest = b"".join(cutter.finish())
         if rest.startswith(_NO_LOG):
             await self._take([rest], resume)
+        self._refusals = 0
         return resume, rest
 
     def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
@@ -347,6 +347,7 @@ class LogFollower:
                 await self._deliver(batch)
                 self.cursor = batch.passed_by(self.cursor)
                 self._has_place = True
+                self._refusals = 0
                 self._backoff.reset()
             if start:
                 await asyncio.sleep(0)
