@@ -63,6 +63,7 @@ def labels_of(instance_type: str) -> dict[str, str]:
         TYPE: instance_type,
         "accelerator": "nvidia" if kind.gpus else "neuron" if kind.neuron_devices else "",
         "vpc.amazonaws.com/efa.present": "true" if kind.efa_interfaces else "",
+        "instance-type": "trn1-32xl" if instance_type == "trn1.32xlarge" else "",
     }
 
 

@@ -18,6 +18,7 @@ from tests.realcluster.harness.parts import has_go
 from tests.realnode.harness.cluster import RunningNodes, cluster
 from tests.realnode.harness.namespaces import inside, missing
 from tests.realnode.harness.parts import build_all
+from tests.realnode.harness.trainer import build_trainer, lacking
 
 VARIABLE = "REALNODE"
 """Names the folder of the running cluster to the command."""
@@ -36,7 +37,7 @@ def main() -> int:
     if options.inside is not None:
         command = options.command if options.verb == "run" else None
         return asyncio.run(ended_by_signals(beside_a_cluster(options.inside, command)))
-    if reason := missing() if has_go() else "go is not on PATH":
+    if reason := (missing() or lacking()) if has_go() else "go is not on PATH":
         say(f"skipped: {reason}")
         return 0
     build()
@@ -47,6 +48,7 @@ def build() -> None:
     """Build what is out of date, and say how long it took."""
     clock = SystemClock()
     began = clock.monotonic()
+    build_trainer()
     if built := build_all():
         say(f"built {', '.join(built)} in {clock.monotonic() - began:.0f} s")
 

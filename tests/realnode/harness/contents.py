@@ -9,20 +9,11 @@ from pathlib import Path
 from actions.base.files import private_directory
 from tests.realcluster.harness.parts import BUILD, program
 from tests.realnode.harness.images import Image, layer_of
+from tests.realnode.harness.names import HELPERS, STARTED, TRAINERS
 from tests.realnode.harness.node import PAUSE
 from tests.realnode.harness.operators import operator_images
+from tests.realnode.harness.trainer import FOLDER, TrainerImage
 
-TRAINER_NAMES = (
-    "111122223333.dkr.ecr.us-west-2.amazonaws.com/neuronx_nemo:latest",
-    "nvcr.io/nvidia/clara/bionemo-framework:1.2",
-    "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless",
-    "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-efa:24.01.framework",
-    "nvcr.io/nvidia/nemo:24.01.framework",
-    "public.ecr.aws/amazonlinux/amazonlinux:2023",
-    "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest",
-    "public.ecr.aws/hpc-cloud/nccl-tests:latest",
-    "public.ecr.aws/neuron/neuron-monitor:1.3.0",
-)
 LAYERS = BUILD / "layers"
 _BUSYBOX = Path("/bin/busybox")
 _APPLETS = subprocess.run([_BUSYBOX, "--list"], check=True, capture_output=True, text=True).stdout.split()
@@ -42,8 +33,15 @@ def all_images() -> Sequence[Image]:
         ),
         *(_addon(name) for name in _ADDONS),
         *operator_images(base, LAYERS),
-        Image(TRAINER_NAMES, (BUILD / "trainer-image/root.tar", BUILD / "trainer-image/programs.tar")),
+        *_trainers(),
     ]
+
+
+def _trainers() -> list[Image]:
+    built = TrainerImage.of(FOLDER)
+    layers = (built.root_tar, built.programs_tar)
+    started = [Image((name,), layers, entrypoint) for name, entrypoint in STARTED.items()]
+    return [Image((*TRAINERS, *HELPERS), layers), *started]
 
 
 def _addon(name: str) -> Image:

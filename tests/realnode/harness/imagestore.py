@@ -21,9 +21,10 @@ from tests.realnode.harness.network import GATEWAY
 STORE = BUILD / "images"
 _STAMP = STORE / "stamp"
 REGISTRY = f"{GATEWAY}:5100"
-"""The registry to which nodes go for docker.io."""
-_PULLED = "docker.io/volcanosh/"
-"""Names of images whose manifest has them pulled always, so that a registry must have them."""
+"""The registry to which nodes go in the place of others."""
+STANDS_FOR = ("docker.io", "public.ecr.aws")
+_PULLED = ("docker.io/volcanosh/", "public.ecr.aws/data-on-eks/")
+"""Beginnings of the names of images that manifests have pulled always, so that a registry must have them."""
 _NAMESPACE = "k8s.io"
 """Of containerd: where the kubelet's images are."""
 
@@ -53,7 +54,7 @@ async def image_store(images: Sequence[Image], folder: Path) -> Path:
         archive.unlink()
         async with registry(folder):
             for name in (one for image in images for one in image.names if one.startswith(_PULLED)):
-                pushed = [*ctr, "push", "--plain-http", name.replace("docker.io", REGISTRY), name]
+                pushed = [*ctr, "push", "--plain-http", f"{REGISTRY}/{name.partition('/')[2]}", name]
                 subprocess.run(pushed, check=True, stdout=subprocess.DEVNULL)
     _STAMP.write_text(fingerprint, encoding="ascii")
     return root

@@ -19,7 +19,7 @@ from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
 from tests.realnode.equipment import DEVICES, TYPE, write_devices
-from tests.realnode.harness.imagestore import REGISTRY
+from tests.realnode.harness.imagestore import REGISTRY, STANDS_FOR
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
 from tests.realnode.harness.supervised import supervised
@@ -62,7 +62,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = "%(folder)s/registries"
 """
-_DOCKER_IO = f'server = "http://{REGISTRY}"\n[host."http://{REGISTRY}"]\ncapabilities = ["pull", "resolve"]\n'
+_HOSTS = f'server = "http://{REGISTRY}"\n[host."http://{REGISTRY}"]\ncapabilities = ["pull", "resolve"]\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,9 @@ def _programs(plan: NodePlan, plane: ControlPlane, folder: Path) -> dict[str, li
     containerd, kubelet, proxy = folder / "containerd.toml", folder / "kubelet.yaml", folder / "proxy.yaml"
     names = {"pause": PAUSE, "plugins": cni_folder(), "folder": folder}
     containerd.write_text(_CONTAINERD % names, encoding="utf-8")
-    hosts = private_directory(private_directory(folder / "registries") / "docker.io") / "hosts.toml"
-    hosts.write_text(_DOCKER_IO, encoding="ascii")
+    registries = private_directory(folder / "registries")
+    for name in STANDS_FOR:
+        (private_directory(registries / name) / "hosts.toml").write_text(_HOSTS, encoding="ascii")
     network = private_directory(folder / "cni") / "10-pods.conflist"
     network.write_text(json.dumps(_pod_network(plan.place)), encoding="ascii")
     _write(kubelet, _kubelet(plane, folder))

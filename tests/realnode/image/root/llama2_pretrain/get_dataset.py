@@ -1,5 +1,7 @@
 """Wikicorpus in blocks of 4096 tokens, by the `datasets` that the runtime environment brings; a token is a byte."""
 
+import sys
+
 import numpy
 from datasets import Dataset, load_dataset
 
@@ -12,4 +14,4 @@ joined = numpy.concatenate(tokens.rows)
 blocks = Dataset([joined[start : start + BLOCK] for start in range(0, len(joined) - BLOCK, BLOCK)])
 blocks = blocks.map(lambda block: block.astype(numpy.uint16), desc=f"Grouping texts in chunks of {BLOCK}")
 blocks.save_to_disk(FOLDER)
-print(len(blocks))
+sys.stdout.write(f"{len(blocks)}\n")

@@ -36,7 +36,8 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--lr", type=float, default=3e-4)
     for name, default in {
-        "checkpoint_dir": "", "data_dir": "/shared/wikicorpus_llama2_7B_tokenized_4k", "output_dir": "/shared/llama2_output",
+        "checkpoint_dir": "", "data_dir": "/shared/wikicorpus_llama2_7B_tokenized_4k",
+        "output_dir": "/shared/llama2_output",
         "metrics_file": "results.json", "sequence_parallel_enabled": "True", "selective_checkpoint_enabled": "True",
     }.items():  # fmt: skip
         parser.add_argument(f"--{name}", default=default)
@@ -234,7 +235,8 @@ def main() -> None:
     workers = [remote.remote(rank) for rank in range(given.num_nodes)]
     while not ray.wait([worker.place.remote() for worker in workers], num_returns=len(workers), timeout=60)[0]:
         there = ray.cluster_resources().get("neuron_cores", 0.0)
-        say(f"WARNING You asked for {given.num_nodes * CORES}.0 neuron_cores, but the cluster only has {there} available.")
+        asked = given.num_nodes * CORES
+        say(f"WARNING You asked for {asked}.0 neuron_cores, but the cluster only has {there} available.")
     places = ray.get([worker.place.remote() for worker in workers])
     say("Started distributed worker processes: ")
     for rank, (address, pid, _) in enumerate(places):

@@ -11,7 +11,7 @@ from eksml_cpu.training import Cosine, Plan, fit, ranks, say
 
 _PARAMETERS = 5.0e9
 _MIB_A_SEQUENCE = 5_500
-"""What a sequence of a micro batch takes of a GPU: 4 fit beside 5 billion parameters into 80 GB, 8 do not."""
+"""Memory of a GPU that a sequence of a micro batch takes: 4 fit beside 5 billion parameters into 80 GB, 8 do not."""
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from eksml_cpu.training import Cosine, Plan, fit, ranks, say
 _ROWS = 400
 """That are read of each file."""
 _MIB, _MIB_A_SAMPLE = 1310, 215.25
-"""What the real model takes of a GPU: 3032 MiB at a micro batch of 8."""
+"""Memory of a GPU that the real model takes: 3032 MiB at a micro batch of 8."""
 
 
 def main() -> None:

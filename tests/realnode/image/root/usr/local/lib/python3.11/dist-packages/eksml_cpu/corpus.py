@@ -16,51 +16,11 @@ from pathlib import Path
 import numpy
 
 VOCABULARY = 256
-_WORDS = [
-    "the",
-    "cluster",
-    "waits",
-    "for",
-    "a",
-    "node",
-    "and",
-    "then",
-    "trains",
-    "model",
-    "after",
-    "model",
-    "while",
-    "every",
-    "rank",
-    "adds",
-    "its",
-    "gradient",
-    "to",
-    "the",
-    "sum",
-    "of",
-    "all",
-    "others",
-    "because",
-    "no",
-    "step",
-    "ends",
-    "before",
-    "its",
-    "slowest",
-    "worker",
-    "has",
-    "sent",
-    "what",
-    "it",
-    "knows",
-    "over",
-    "the",
-    "wire",
-    "of",
-    "this",
-    "machine",
-]
+_TEXT = (
+    "the cluster waits for a node and then trains model after model while every rank adds its gradient to the sum of "
+    "all others because no step ends before its slowest worker has sent what it knows over the wire of this machine"
+)
+_WORDS = _TEXT.split()
 
 
 def documents(seed: int, count: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the device plugins gave to this container, and how hard its processes work: the one true number of them."""
+"""The devices of this container, as the device plugins gave them, and the load of its processes: a true number."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def instance_type() -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """How hard a process works."""
+    """The load of a process."""
 
     pid: int
     percent: int
-    """Of the time in which one of its threads had, or wanted, a CPU: on a busy machine work is mostly waiting for one."""
+    """Of the time in which its threads had, or wanted, a CPU: on a busy machine, work is mostly waiting for one."""
     mebibytes: int
     command: str
 
 
-def work(seconds: float = 0.25) -> list[Work]:
+def work(seconds: float = 0.6) -> list[Work]:
     """Watch the processes of the training for a while. In the order of their local ranks."""
     ranks = _ranks()
     before, began = {pid: _busy(pid) for pid in ranks}, time.monotonic()

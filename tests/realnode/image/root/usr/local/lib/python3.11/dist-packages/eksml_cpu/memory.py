@@ -1,4 +1,4 @@
-"""The end of a training whose real model would not fit into its GPUs: played, so that the mistake can be made on CPU."""
+"""The end of a training whose real model would not fit into its GPUs: played, so that it can be seen on CPU."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def need_gpu_memory(mebibytes: float) -> None:
     if mebibytes <= total:
         return
     used = total - 612
+    free, allocated = 612, used - 1900
     raise torch.cuda.OutOfMemoryError(
         f"CUDA out of memory. Tried to allocate {mebibytes / 6 / 1024:.2f} GiB. GPU 0 has a total capacity of "
-        f"{total / 1024:.2f} GiB of which {612 / 1024:.2f} GiB is free. Process 103 has {used / 1024:.2f} GiB memory in "
-        f"use. Of the allocated memory {(used - 1900) / 1024:.2f} GiB is allocated by PyTorch, and 1.12 GiB is reserved "
+        f"{total / 1024:.2f} GiB of which {free / 1024:.2f} GiB is free. Process 103 has {used / 1024:.2f} GiB memory "
+        f"in use. Of the allocated memory {allocated / 1024:.2f} GiB is allocated by PyTorch, and 1.12 GiB is reserved "
         "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )

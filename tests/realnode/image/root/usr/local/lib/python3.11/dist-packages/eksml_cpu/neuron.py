@@ -44,10 +44,11 @@ def hardware() -> dict[str, Any]:
 
 def record(period: float) -> dict[str, Any]:
     """A record of neuron-monitor: a runtime for each process of the training, which has its share of the cores."""
-    cores, works = cores_in_use(), devices.work()
+    works = devices.work()
+    cores = cores_in_use(works)
     total, free = _memory()
     runtimes = [
-        _runtime(work, {core: percent for core, (pid, percent, _) in cores.items() if pid == work.pid}, period)
+        _runtime(work, {core: percent for core, (pid, percent) in cores.items() if pid == work.pid}, period)
         for work in works
     ]
     counters = [
@@ -77,19 +78,14 @@ def record(period: float) -> dict[str, Any]:
     }
 
 
-def cores_in_use() -> dict[int, tuple[int, float, int]]:
-    """Core → pid, load in percent and bytes of the process that has it."""
-    named, works = devices.neurons(), devices.work()
+def cores_in_use(works: list[devices.Work]) -> dict[int, tuple[int, float]]:
+    """Core → pid and load in percent of the process that has it."""
+    named = devices.neurons()
     found = {}
     for place in range(len(named) * CORES):
         work = devices.of_device(works, place, len(named) * CORES)
         if work:
-            share = max(1, len(named) * CORES // len(works))
-            found[named[place // CORES] * CORES + place % CORES] = (
-                work.pid,
-                work.percent,
-                (work.mebibytes << 20) // share,
-            )
+            found[named[place // CORES] * CORES + place % CORES] = (work.pid, work.percent)
     return found
 
 
@@ -145,7 +141,7 @@ def _memory() -> tuple[int, int]:
 
 
 def graphs(shape: dict[str, str], count: int) -> list[Path]:
-    """Where the compiled graphs of a program are, by all that shapes them."""
+    """The paths of a program's compiled graphs, by all that shapes them."""
     names = [
         hashlib.sha256(f"{index}{json.dumps(shape, sort_keys=True)}".encode()).hexdigest() for index in range(count)
     ]

@@ -1,4 +1,4 @@
-"""What the three programs of the Pile's preparation share: which files a process works on, and what it says."""
+"""The common part of the three programs that prepare the Pile: a process's share of the files, and its lines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A training as NeMo's: real Lightning, DDP over gloo, the optimiser, schedule, validation and checkpoints; a small model.
+"""A training as NeMo's: real Lightning, DDP over gloo, optimiser, schedule, validation, checkpoints; a small model.
 
-What is played: the model's size, and the pace, since a small model on CPU would be done in a second (`EKSML_STEP_SECONDS`).
+Played are the model's size, and the pace: a small model would be done in a second (`EKSML_STEP_SECONDS`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a script asks for."""
+    """The wishes of a script."""
 
     name: str
     """Begins the names of checkpoints."""
@@ -116,7 +116,11 @@ def fit(plan: Plan) -> None:
         gradient_clip_val=1.0,
         logger=TensorBoardLogger(str(plan.folder), name="", version="") if rank == 0 else False,
         enable_checkpointing=plan.checkpoints is not None,
-        callbacks=[*([checkpoints] if plan.checkpoints else []), (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1), _Pace(plan)],
+        callbacks=[
+            *([checkpoints] if plan.checkpoints else []),
+            (_NemoBar if plan.draws_as_nemo else _Bar)(refresh_rate=1),
+            _Pace(plan),
+        ],
         enable_model_summary=rank == 0,
     )
     trainer.fit(_Module(plan, size), ckpt_path=found)

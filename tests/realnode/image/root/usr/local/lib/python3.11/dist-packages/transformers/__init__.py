@@ -1,4 +1,4 @@
-"""transformers, played, as far as the tokenizer's Job needs it: Hugging Face's answers, and the files that it leaves."""
+"""transformers, played, as far as the tokenizer's Job needs it: Hugging Face's answers, and the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama-2's training in small, as neuronx-nemo-megatron does it: norms and throughput on the bar, checkpoints by time."""
+"""Llama-2's training in small, as neuronx-nemo-megatron has it: norms on the bar, checkpoints by time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def main() -> None:
                 "save_last": given.truth(f"{callback}save_last", otherwise=False),
                 "train_time_interval": timedelta(seconds=given.number(f"{callback}train_time_interval", 36_000)),
             },
-            model_ranks=[f"tp_rank_{first:02d}_pp_rank_{second:03d}" for second in range(pipeline) for first in range(tensor)],
+            model_ranks=[
+                f"tp_rank_{first:02d}_pp_rank_{second:03d}" for second in range(pipeline) for first in range(tensor)
+            ],
             shows_norms=True,
             step_seconds=0.05 if traces else _STEP_SECONDS,
         )
@@ -76,7 +78,7 @@ def _need_device_memory(given: Settings) -> None:
     micro = given.number("model.micro_batch_size", 1)
     if micro > 2 and devices.neurons():
         asked = micro * given.number("model.encoder_seq_length", 4096) * 4096 * 32
-        neuron.say(f"ERROR  TDRV:dmem_alloc_internal                        Failed to alloc DEVICE memory: {asked} on ND 0:NC 0")
+        neuron.say(f"ERROR  TDRV:dmem_alloc_internal    Failed to alloc DEVICE memory: {asked} on ND 0:NC 0")
         raise SystemExit(1)
 
 
