@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def equip(kubeconfig: str, node: str, folder: Path, instance_type: str) -> None:
         instance_type: As EC2 names it.
     """
     write_devices(instance_type, node, folder / "devices")
-    words = [f"{name}={value}" if value else f"{name}-" for name, value in labels_of(instance_type).items()]
+    set_labels(kubeconfig, node, labels_of(instance_type))
+
+
+def set_labels(kubeconfig: str, node: str, labels: Mapping[str, str]) -> None:
+    """Set labels of a node; an empty value takes one away."""
+    words = [f"{name}={value}" if value else f"{name}-" for name, value in labels.items()]
     argv = ["kubectl", "--kubeconfig", kubeconfig, "label", "--overwrite", "node", node, *words]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)

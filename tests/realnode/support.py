@@ -38,6 +38,11 @@ def apply(*documents: Document) -> None:
     kubectl("apply", "-f", "-", given=yaml.safe_dump_all(documents))
 
 
+def apply_file(path: Path) -> None:
+    """Apply the objects of a file."""
+    kubectl("apply", "-f", str(path))
+
+
 def until(condition: Callable[[], object], what: str, *, seconds: float = 90) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds

@@ -124,6 +124,11 @@ _MOST_REFUSALS = 6
 """Refusals after which the log of an ended container is given up: a kubelet may just be restarting."""
 _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
+_NO_LOG = b"unable to retrieve container logs for "
+"""The beginning of a kubelet's only line, with status 200 and no timestamp, once the runtime has removed the container.
+
+Source: docs/facts/real-node.md#logs
+"""
 
 
 class ContainerLog(msgspec.Struct, frozen=True):
@@ -315,11 +320,14 @@ class LogFollower:
         coalescer = ReadCoalescer(self._clock)
         async with self._open(query) as stream:
             self._observer.reading()
-            self._refusals = 0
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
                 await coalescer.wait(len(chunk))
-        return resume, b"".join(cutter.finish())
+        rest = b"".join(cutter.finish())
+        if rest.startswith(_NO_LOG):
+            await self._take([rest], resume)
+        self._refusals = 0
+        return resume, rest
 
     def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
         asked = {"container": self._source.container, "timestamps": "true", **query}
@@ -329,6 +337,8 @@ class LogFollower:
         )
 
     async def _take(self, lines: list[bytes], resume: _Resume) -> None:
+        if lines and lines[-1].startswith(_NO_LOG):
+            raise MissingError(f"The log of {self._source.container} has been removed.")
         for start in range(0, len(lines), _SLICE_LINES):
             for batch in resume.fresh(lines[start : start + _SLICE_LINES]):
                 if resume.lost_its_place:
@@ -337,6 +347,7 @@ class LogFollower:
                 await self._deliver(batch)
                 self.cursor = batch.passed_by(self.cursor)
                 self._has_place = True
+                self._refusals = 0
                 self._backoff.reset()
             if start:
                 await asyncio.sleep(0)

@@ -63,6 +63,7 @@ _LINKS = {
     },
 }
 """Paths at which manifests look for a program → its own."""
+_TOLD_CHARACTERS = 2000
 _TIME = 1_700_000_000
 """Of all programs; Ray packs some into a zip archive, which knows no time before 1980."""
 _OTHER_DATASETS = "4.0.0"
@@ -163,9 +164,15 @@ def _mirror() -> str:
 
 
 def _run(*argv: str) -> None:
-    """Run a program, politely, with its output on stderr."""
+    """Run a program, politely; what it prints is shown if it fails."""
     command: Sequence[str] = ("nice", "-n", "10", *argv)
-    subprocess.run(command, check=True, stdout=sys.stderr, env={**os.environ, "LC_ALL": "C"})
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout[-_TOLD_CHARACTERS:])
+        done.check_returncode()
 
 
 def _pack_programs(path: Path) -> None:

@@ -79,6 +79,17 @@ async def test_a_log_that_never_comes_back_is_lost(tmp_path: Path) -> None:
     assert sum(clock.slept) > 5
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+async def test_the_kubelets_only_line_about_a_removed_container_is_no_log(tmp_path: Path, end: str) -> None:
+    server = Refusing(LINES, exit_code=0)
+    server.refusals = iter(
+        [web.Response(text=f"unable to retrieve container logs for containerd://01322d{end}") for _ in range(1000)]
+    )
+    got, _, told, _ = await followed(tmp_path, server)
+    assert told.said[-1] == "the log is not available any more"
+    assert [line.text for line in got] == ["-- the log is not available any more --"]
+
+
 async def test_a_404_of_a_proxy_is_no_end_of_a_pod(tmp_path: Path) -> None:
     server = Refusing(LINES)
     server.of_pods = answers(2, status=404, json="default backend - 404")
