@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,8 @@ def layer_of(
         links: Symbolic links, by path in the image.
         folders: Modes of folders that differ from 0755, by path in the image.
     """
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+    scratch = path.with_suffix(f".{os.getpid()}")  # another cluster may be reading the one that is there
+    with tarfile.open(scratch, "w", format=tarfile.GNU_FORMAT) as archive:
         for name, mode in sorted((folders or {}).items()):
             entry = tarfile.TarInfo(name.lstrip("/"))
             entry.type, entry.mode = tarfile.DIRTYPE, mode
@@ -56,6 +58,7 @@ def layer_of(
             entry.size, entry.mode = source.stat().st_size, 0o755
             with source.open("rb") as content:
                 archive.addfile(entry, content)
+    scratch.replace(path)
     return path
 
 

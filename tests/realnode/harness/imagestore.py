@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,7 @@ async def _accepts(socket: Path) -> bool:
 
 
 def _fingerprint(images: Sequence[Image]) -> str:
-    """Changes when one of the images does."""
-    layers = {path: digest_of(path) for image in images for path in image.layers}
-    return hashlib.sha256(repr((images, layers)).encode()).hexdigest()
+    """Changes when one of the images does, wherever its layers lie."""
+    digests = {path: digest_of(path) for image in images for path in image.layers}
+    told = [(replace(image, layers=()), [digests[path] for path in image.layers]) for image in images]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
