@@ -36,8 +36,8 @@ def test_a_node_that_stays_unready_is_told() -> None:
 
 
 def test_a_young_node_that_was_ready_is_lost() -> None:
-    unready = {"status": "False", "reason": "KubeletNotReady", "message": "container runtime is down"}
-    node = a_node("n1", "m5.large", lastTransitionTime="2026-01-01T11:59:30Z", **unready)
+    since, said = "2026-01-01T11:59:30Z", "container runtime is down"
+    node = a_node("n1", "m5.large", status="False", reason="KubeletNotReady", message=said, lastTransitionTime=since)
     node["metadata"]["creationTimestamp"] = "2026-01-01T11:55:00Z"
     case, _ = parse_evidence(json.dumps({"nodes": [node]}).encode())
     at = case.nodes[0].created_at
