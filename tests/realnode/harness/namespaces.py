@@ -21,7 +21,7 @@ HUGE_PAGES = 512
 _HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 _WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
 _MOST_WATCHERS = 4096
-"""Of all processes of root: a kubelet with its pods takes thirty, and 128 is the usual limit. It stays when all is over."""
+"""Of all processes of root: a kubelet with its pods takes thirty, and 128 is usual. It stays when all is over."""
 _PREFIX = "realnode-"
 _ENTER = (
     "setpriv", "--pdeathsig", "KILL", "--",
