@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+import yaml
 
 from actions.base.files import private_directory
+from tests.realnode.failing import kill_process
 from tests.realnode.lives import ProgramOnNodes, program_in
 from tests.realnode.running import real_nodes
 from tests.realnode.support import Document, apply, get, is_node_ready, kubectl, stopped, until, without_api_server
@@ -69,6 +71,9 @@ _PROGRAM = (
 _NAMESPACE = "counting"
 
 
+_LINE = re.compile(r"step (\d+)/9000 loss (\S+)")
+
+
 @dataclass(frozen=True)
 class Run:
     """A run on its way, and the program that looks at it."""
@@ -81,6 +86,10 @@ class Run:
         """What `runs show` says."""
         return dict(json.loads(self.program.command("runs", "show", "latest", "-o", "json").stdout))
 
+    def message(self) -> str:
+        """What is said of the training."""
+        return json.dumps([stage for stage in self.shown()["stages"] if stage["id"] == "train"])
+
     def step(self) -> int:
         """The step of the last checkpoint."""
         path = self.data / "step"
@@ -92,19 +101,39 @@ class Run:
         until(lambda: self.step() >= last + steps, "the training goes on", seconds=seconds)
 
     def finish(self) -> None:
-        """Let the training end, and the run."""
+        """Let the training end, and the run: no step is missing in its log or its curve, and none is a false one."""
         (self.data / "stop").touch()
         until(lambda: self.shown()["state"] not in ("running", "unknown"), "the end of the run")
         assert self.shown()["state"] == "succeeded"
+        printed = [_LINE.search(line) for line in self.logged()]
+        steps = {int(found[1]): float(found[2]) for found in printed if found}
+        assert sorted(steps) == list(range(1, max(steps) + 1))
+        assert max(steps) >= self.step()
+        assert self.curve().items() <= steps.items()
+        assert max(self.curve()) == max(steps)
 
     def logged(self) -> list[str]:
         """The lines of its log, with their markers."""
         return self.program.command("runs", "logs", "latest", "--stage", "train").stdout.splitlines()
 
-    def curve(self) -> list[tuple[int, float]]:
-        """Step and loss of each point."""
+    def markers(self) -> list[str]:
+        """The markers of its log."""
+        return [found[0] for line in self.logged() if (found := re.search("-- .* --", line))]
+
+    def curve(self) -> dict[int, float]:
+        """The loss of each step, as the chart has it."""
         out = self.program.command("runs", "curves", "latest", "-o", "csv").stdout
-        return [(int(row["step"]), float(row["value"])) for row in csv.DictReader(out.splitlines())]
+        return {int(row["step"]): float(row["train_loss"]) for row in csv.DictReader(out.splitlines())}
+
+    def job(self) -> str:
+        """The uid of the only Job."""
+        (job,) = get("jobs", "-n", _NAMESPACE)["items"]
+        return str(job["metadata"]["uid"])
+
+    def why(self) -> list[Document]:
+        """What is wrong with its Job."""
+        argv = ("--kubeconfig", real_nodes().kubeconfig, "why", f"job/{_NAMESPACE}/train", "-o", "json")
+        return list(json.loads(self.program.command(*argv).stdout))
 
     def pods(self) -> list[Document]:
         """The pods of the training."""
@@ -136,23 +165,81 @@ def _run(tmp_path: Path, restart_policy: str) -> Iterator[Run]:
         kubectl("delete", "namespace", _NAMESPACE, "--timeout=80s")
 
 
-def test_explore(tmp_path: Path) -> None:
-    import sys
-
+def test_a_run_waits_for_an_api_server_that_is_away(tmp_path: Path) -> None:
     with _run(tmp_path, "OnFailure") as run:
-        sys.stderr.write(json.dumps(run.shown(), indent=1)[:6000])
+        job, (pod,) = run.job(), run.pods()
         with without_api_server():
-            last = run.step()
-            until(lambda: run.step() >= last + 200, "away")
-            sys.stderr.write(json.dumps(run.shown(), indent=1)[:6000])
-            sys.stderr.write(run.program.command("runs", "show", "latest").stdout)
-            sys.stderr.write("\n".join(run.logged()[-5:]))
+            until(lambda: "Logs cannot be read" in run.message(), "the warning that logs are not read")
+            message = run.message()
+            state = run.shown()["state"]
+        run.trains_on()
+        until(lambda: "cannot be reached" not in run.message(), "the end of the warnings")
+        assert (run.job(), [one["metadata"]["uid"] for one in run.pods()]) == (job, [pod["metadata"]["uid"]])
+        run.finish()
+        markers = run.markers()
+    assert state == "running"
+    assert "retrying: https://127.0.0.1" in message
+    assert len(markers) == 1
+    assert "the log cannot be read" in markers[0]
+
+
+def test_a_runner_that_is_killed_is_taken_up_while_the_training_goes_on(tmp_path: Path) -> None:
+    with _run(tmp_path, "OnFailure") as run:
+        job, (folder,) = run.job(), run.program.run_folders()
+        runner = run.program.runner(folder)
+        assert runner is not None
+        os.kill(runner.pid, signal.SIGKILL)
+        until(lambda: run.shown()["state"] == "unknown", "the run without a runner")
+        run.trains_on()
+        assert run.program.run("runs", "resume", "latest").returncode == 0
+        until(lambda: run.shown()["state"] == "running", "the run with a runner")
+        assert run.job() == job
+        run.finish()
+        assert len(run.pods()) == 1
+
+
+def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    with _run(tmp_path, "OnFailure") as run:
+        kill_process(_PROGRAM)
+        run.trains_on()
+        (pod,) = run.pods()
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+        run.finish()
+        assert run.markers() == ["-- container restarted (exit 137, Error) --"]
+
+
+def test_a_node_that_the_console_drains_gives_its_training_to_another(tmp_path: Path) -> None:
+    with _run(tmp_path, "Never") as run:
+        (pod,) = run.pods()
+        node = pod["spec"]["nodeName"]
+        script = tmp_path / "drain.yaml"
+        steps = [
+            {"wait": {"cluster": "bionemo-on-eks", "within": "1m"}},
+            {"drain": {"object": f"node/{node}", "even_if_lost": True}},
+        ]
+        script.write_text(yaml.safe_dump({"eksml-script": 1, "steps": steps}), encoding="utf-8")
+        try:
+            played = run.program.run("--kubeconfig", real_nodes().kubeconfig, "--script", str(script))
+            assert played.returncode == 0, played.stdout + played.stderr
+            run.trains_on()
+            assert run.shown()["state"] == "running"
+            assert node not in {one["spec"]["nodeName"] for one in run.pods()}
+        finally:
+            kubectl("uncordon", node)
+        run.finish()
+
+
+def test_a_run_waits_for_a_node_that_is_lost_and_goes_on_behind_it(tmp_path: Path) -> None:
+    with _run(tmp_path, "Never") as run:
+        node = run.pods()[0]["spec"]["nodeName"]
+        with stopped("kubelet", node):
+            until(lambda: "deletionTimestamp" in run.pods()[0]["metadata"], "the eviction")
+            (found, *_) = run.why()
+            state, message = run.shown()["state"], run.message()
+        until(lambda: is_node_ready(node), f"{node} is ready")
+        until(lambda: any("deletionTimestamp" not in one["metadata"] for one in run.pods()), "another pod")
         run.trains_on()
         run.finish()
-        sys.stderr.write("\n".join(run.logged()[-5:]))
-        sys.stderr.write(repr(run.curve()[-5:]))
-        sys.stderr.write(run.program.command("runs", "show", "latest").stdout)
-        lines = run.logged()
-        sys.stderr.write(repr([l for l in lines if "step" not in l]))
-        numbers = [int(l.split("step ")[1].split("/")[0]) for l in lines if "step " in l]
-        sys.stderr.write(repr((len(numbers), numbers == list(range(1, len(numbers) + 1)))))
+    assert (found["code"], node in found["headline"]) == ("NODE_LOST", True)
+    assert state == "running"
+    assert message
