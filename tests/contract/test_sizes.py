@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.sources import ROOT, SourceModule, modules
+from tests.support.sources import ROOT, SourceModule, files_of_tests, modules
 
 MODULE_LINES = 600
 MODULE_FLOOR = 60
@@ -53,7 +53,7 @@ def test_no_module_is_too_long() -> None:
 
 
 def test_no_module_of_tests_is_too_long() -> None:
-    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in (ROOT / "tests").rglob("*.py")}
+    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in files_of_tests()}
     assert {path: lines for path, lines in lengths.items() if lines > MODULE_LINES} == {}
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from tests.support.sources import ROOT, SourceModule, modules, modules_of
+from tests.support.sources import ROOT, SourceModule, files_of_tests, modules, modules_of
 
 RELATIVE_CLAUSE = re.compile(
     r'''^[ \t]*[rR]?"""(?:What|Whether|Who|Whose|Whom|How|Why|Where|When|Which)\b.*''', re.MULTILINE
@@ -130,7 +130,7 @@ def test_a_word_of_the_glossary_has_one_meaning_in_names() -> None:
 def test_docstrings_name_or_command() -> None:
     """In the product and in its tests; read as text, because the tests are not parsed for anything else."""
     texts = {str(module.path): module.text for module in modules()}
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in files_of_tests():
         texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
     assert [
         f"{path} {found[0].strip()}" for path, text in texts.items() for found in RELATIVE_CLAUSE.finditer(text)

@@ -33,7 +33,7 @@ def volcano(tmp_path: Path) -> Iterator[None]:
         until(lambda: _is_open("default"), "the default queue")
         yield
     finally:
-        kubectl("delete", "-f", manifest, "--wait=false")
+        kubectl("delete", "-f", manifest, "--timeout=80s")
 
 
 def _is_open(queue: str) -> bool:
@@ -59,7 +59,7 @@ def test_a_gang_of_three_on_two_nodes_waits(capsys: pytest.CaptureFixture[str]) 
         main(["why", f"pod/{_NAMESPACE}/rank-0", "--kubeconfig", real_nodes().kubeconfig, "-o", "json"])
         (found,) = json.loads(capsys.readouterr().out)
     finally:
-        kubectl("delete", "namespace", _NAMESPACE, "--wait=false")
+        kubectl("delete", "namespace", _NAMESPACE, "--timeout=80s")
     assert (found["code"], found["severity"]) == ("GANG_WAITING", "warning")
     assert "all 3 pods of ranks fit at once" in found["headline"]
     assert any("tasks in gang unschedulable" in quote for quote in found["evidence"])

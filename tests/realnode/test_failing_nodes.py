@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -30,14 +29,14 @@ def node() -> Iterator[str]:
     kubectl("delete", "namespace", _NAMESPACE, "--timeout=80s")
 
 
-def _place(node: str, **spec: Any) -> None:
-    main_container = container("sleep 3600", resources={"requests": {"memory": "16Mi"}})
-    made = pod(main_container, restartPolicy="Never", nodeSelector={_HOST: node}, **spec)
+def _place(node: str, script: str) -> None:
+    program = container(script, resources={"requests": {"memory": "16Mi"}})
+    made = pod(program, restartPolicy="Never", nodeSelector={_HOST: node})
     apply({**made, "metadata": {"name": "p", "namespace": _NAMESPACE}})
 
 
-def _start(node: str) -> None:
-    _place(node)
+def _start(node: str, script: str = "sleep 3600") -> None:
+    _place(node, script)
     kubectl("wait", "pod/p", "-n", _NAMESPACE, "--for=condition=Ready", "--timeout=60s")
 
 
@@ -102,13 +101,20 @@ def test_a_pod_that_is_evicted_from_a_node_that_runs_low(
 def test_a_pod_that_does_not_tolerate_the_taint_of_its_node(node: str, capsys: pytest.CaptureFixture[str]) -> None:
     kubectl("taint", "node", node, "failures.test/busy=yes:NoSchedule")
     try:
-        _place(node)
+        _place(node, "sleep 3600")
         until(lambda: _status().get("conditions"), "the scheduler's answer")
         (found,) = _why(f"pod/{_NAMESPACE}/p", capsys)
     finally:
         kubectl("taint", "node", node, "failures.test/busy-")
     assert found["code"] == "TAINT"
     assert "failures.test/busy" in found["headline"]
+
+
+def test_a_pod_that_prints_as_fast_as_it_can_is_well(node: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _start(node, "busybox yes 'step 12 of 100, loss 2.31, and nothing else happens on this line of a trainer'")
+    folder = Path(real_nodes().nodes[node]) / "log" / "pods"
+    until(lambda: len(list(folder.glob(f"{_NAMESPACE}_p_*/main/0.log*"))) > 1, "a log that was rotated")
+    assert _why(f"pod/{_NAMESPACE}/p", capsys) == []
 
 
 @pytest.mark.parametrize("program", ["kubelet", "containerd"])

@@ -14,6 +14,9 @@ from typing import Self, TypeVar
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("actions", "tui", "blueprints", "assets")
 
+_BUILD = ROOT / "tests" / "realcluster" / "build"
+"""Made, and ignored by git: images of real nodes with libraries in them are among it."""
+
 NodeT = TypeVar("NodeT", bound=ast.AST)
 
 
@@ -81,3 +84,8 @@ def modules() -> tuple[SourceModule, ...]:
 def modules_of(*packages: str) -> Iterator[SourceModule]:
     """The modules of some of the packages."""
     return (module for module in modules() if module.package in packages)
+
+
+def files_of_tests() -> Iterator[Path]:
+    """Yield the modules of the tests."""
+    return (path for path in (ROOT / "tests").rglob("*.py") if _BUILD not in path.parents)
