@@ -43,7 +43,7 @@ class Printing:
         return int((self.said / "number").read_text(encoding="ascii") or -1)
 
     def container(self) -> Document:
-        """What would differ if it had been started again."""
+        """Return its state with the id, which differs once it has been started again."""
         (status,) = get("pod", self.pod, "-n", _NAMESPACE)["status"]["containerStatuses"]
         return {"id": status["containerID"], "restarts": status["restartCount"], "runs": "running" in status["state"]}
 

@@ -83,11 +83,11 @@ class Run:
     """The file system, as this machine has it."""
 
     def shown(self) -> Document:
-        """What `runs show` says."""
+        """Return the answer of `runs show`."""
         return dict(json.loads(self.program.command("runs", "show", "latest", "-o", "json").stdout))
 
     def message(self) -> str:
-        """What is said of the training."""
+        """Return the stage of the training, as text."""
         return json.dumps([stage for stage in self.shown()["stages"] if stage["id"] == "train"])
 
     def step(self) -> int:
@@ -131,7 +131,7 @@ class Run:
         return str(job["metadata"]["uid"])
 
     def why(self) -> list[Document]:
-        """What is wrong with its Job."""
+        """Return the findings about its Job."""
         argv = ("--kubeconfig", real_nodes().kubeconfig, "why", f"job/{_NAMESPACE}/train", "-o", "json")
         return list(json.loads(self.program.command(*argv).stdout))
 
@@ -179,8 +179,8 @@ def test_a_run_waits_for_an_api_server_that_is_away(tmp_path: Path) -> None:
         markers = run.markers()
     assert state == "running"
     assert "retrying: https://127.0.0.1" in message
-    assert len(markers) == 1
-    assert "the log cannot be read" in markers[0]
+    assert "the log cannot be read: https://127.0.0.1" in markers[0]
+    assert markers[1:] == ["-- the log goes on from where it stopped --"]
 
 
 def test_a_runner_that_is_killed_is_taken_up_while_the_training_goes_on(tmp_path: Path) -> None:
