@@ -43,6 +43,12 @@ def apply_file(path: Path) -> None:
     kubectl("apply", "-f", str(path))
 
 
+def make_namespace(name: str) -> None:
+    """Make a namespace in which pods can be made: controllers are late by minutes after an API server's absence."""
+    apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    until(lambda: get("serviceaccounts", "-n", name)["items"], f"the service account of {name}", seconds=180)
+
+
 def until(condition: Callable[[], object], what: str, *, seconds: float = 90) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds

@@ -17,7 +17,17 @@ from tests.realnode.following import Followed, execute, following
 from tests.realnode.harness.cluster import PLACES
 from tests.realnode.harness.network import cut_off
 from tests.realnode.running import real_nodes
-from tests.realnode.support import Document, apply, get, is_node_ready, kubectl, stopped, until, without_api_server
+from tests.realnode.support import (
+    Document,
+    apply,
+    get,
+    is_node_ready,
+    kubectl,
+    make_namespace,
+    stopped,
+    until,
+    without_api_server,
+)
 from tui.cli import main
 
 _NAMESPACE = "long"
@@ -52,7 +62,7 @@ class Printing:
 def printing() -> Iterator[Printing]:
     """A Job's pod, on a node with accelerators."""
     until(lambda: is_node_ready(_NODE.name), f"{_NODE.name} is ready")
-    apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+    make_namespace(_NAMESPACE)
     main = container(_NUMBERS, volumeMounts=[{"name": "said", "mountPath": "/said"}])
     made = job(main, template={"nodeSelector": {_HOST: _NODE.name}, "volumes": [{"name": "said", "emptyDir": {}}]})
     apply({**made, "metadata": {"name": "numbers", "namespace": _NAMESPACE}})

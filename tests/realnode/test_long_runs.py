@@ -18,7 +18,16 @@ from actions.base.files import private_directory
 from tests.realnode.failing import kill_process
 from tests.realnode.lives import ProgramOnNodes, program_in
 from tests.realnode.running import real_nodes
-from tests.realnode.support import Document, apply, get, is_node_ready, kubectl, stopped, until, without_api_server
+from tests.realnode.support import (
+    Document,
+    get,
+    is_node_ready,
+    kubectl,
+    make_namespace,
+    stopped,
+    until,
+    without_api_server,
+)
 
 _BLUEPRINT = """
 schema: eksml/v1
@@ -149,7 +158,7 @@ def _run(tmp_path: Path, restart_policy: str) -> Iterator[Run]:
     (folder / "blueprint.yaml").write_text(_BLUEPRINT, encoding="utf-8")
     manifest = _TRAIN.replace("RESTART_POLICY", restart_policy).replace("PROGRAM", _PROGRAM)
     (folder / "train.yaml").write_text(manifest, encoding="utf-8")
-    apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+    make_namespace(_NAMESPACE)
     program = program_in(tmp_path / "home")
     try:
         launched = program.run(
