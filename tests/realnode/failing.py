@@ -137,15 +137,20 @@ def kill(words: str) -> Deed:
     """Kill the process of this machine whose command line has these words, as the kernel would."""
 
     async def deed(session: KubeSession, namespace: str) -> None:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                arguments = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words.encode() in arguments:
-                os.kill(int(path.parent.name), signal.SIGKILL)
+        kill_process(words)
 
     return deed
+
+
+def kill_process(words: str) -> None:
+    """Kill the process of this machine one of whose arguments these words are."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words.encode() in arguments:
+            os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def delete(path: str) -> Deed:

@@ -43,6 +43,12 @@ def apply_file(path: Path) -> None:
     kubectl("apply", "-f", str(path))
 
 
+def make_namespace(name: str) -> None:
+    """Make a namespace in which pods can be made: controllers are late by minutes after an API server's absence."""
+    apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    until(lambda: get("serviceaccounts", "-n", name)["items"], f"the service account of {name}", seconds=180)
+
+
 def until(condition: Callable[[], object], what: str, *, seconds: float = 90) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds
@@ -60,11 +66,25 @@ def is_node_ready(node: str) -> bool:
 @contextmanager
 def stopped(program: str, node: str) -> Iterator[None]:
     """Keep a program of a node from running: it is killed now, and started again when the context is left."""
-    folder = Path(real_nodes().nodes[node])
+    with _kept_down(program, Path(real_nodes().nodes[node])):
+        yield
+
+
+@contextmanager
+def without_api_server() -> Iterator[None]:
+    """Keep the API server from running; when the context is left, it answers again."""
+    with _kept_down("api-server", Path(real_nodes().logs)):
+        yield
+    argv = ["kubectl", "--kubeconfig", real_nodes().kubeconfig, "get", "--raw", "/readyz", "--request-timeout=2s"]
+    until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "the API server's answer")
+
+
+@contextmanager
+def _kept_down(program: str, folder: Path) -> Iterator[None]:
     down = folder / f"{program}.down"
     down.touch()
     try:
-        os.kill(process_of(program, node), signal.SIGKILL)
+        os.kill(_process_in(folder, program), signal.SIGKILL)
         until(lambda: not (folder / f"{program}.pid").exists(), f"the end of {program}")
         yield
     finally:
@@ -73,6 +93,10 @@ def stopped(program: str, node: str) -> Iterator[None]:
 
 def process_of(program: str, node: str) -> int:
     """Return the id of a node's program, once it runs."""
-    path = Path(real_nodes().nodes[node]) / f"{program}.pid"
-    until(path.exists, f"{program} on {node}")
+    return _process_in(Path(real_nodes().nodes[node]), program)
+
+
+def _process_in(folder: Path, program: str) -> int:
+    path = folder / f"{program}.pid"
+    until(path.exists, f"{program} in {folder}")
     return int(path.read_text(encoding="ascii"))

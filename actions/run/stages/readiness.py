@@ -26,7 +26,8 @@ def progress_of(verdict: ObjectStatus, pods: Sequence[Pod]) -> str:
     ready = sum(_is_ready(pod) for pod in live)
     counted = f"{ready} of {len(live)} pods ready." if live else ""
     counted += f" {ended} pod{'s have' if ended > 1 else ' has'} ended." if ended else ""
-    if verdict.state is WorkState.RUNNING and ready == len(live):
+    is_behind = bool(live) and verdict.reason == "PodsNotReady"  # a Job counts its pods a second later
+    if ready == len(live) and (verdict.state is WorkState.RUNNING or is_behind):
         return counted.strip()
     waiting = [object_status(pod) for pod in live]
     reason = next((item for item in waiting if item.state in (WorkState.WAITING, WorkState.FAILED)), verdict)

@@ -17,6 +17,7 @@ from tests.realcluster.harness.authenticator import authenticating
 from tests.realcluster.harness.credentials import Credentials
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import free_ports, running
+from tests.realcluster.harness.supervised import supervised
 
 _ETCD_BYTES = 8 << 30
 _AUDIT_POLICY = {
@@ -104,7 +105,7 @@ async def api_server(folder: Path, surroundings: Surroundings = _ALONE) -> Async
         await stack.enter_async_context(running(_etcd(plane, peer_port), name="etcd", logs=logs))
         webhook = await stack.enter_async_context(authenticating(folder / "authenticator.kubeconfig"))
         argv = [*_api_server(plane, server_port, webhook), *_reached_by_pods(surroundings.address)]
-        server = await stack.enter_async_context(running(argv, name="api-server", logs=logs))
+        server = await stack.enter_async_context(supervised(argv, name="api-server", folder=logs))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
         stack.push_async_callback(session.aclose)
         await server.until(lambda: _answers(session, "/readyz"), "an answer of the API server")

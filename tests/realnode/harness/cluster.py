@@ -63,6 +63,8 @@ class RunningNodes:
     volumes: str
     """The folder with a folder for each volume, by its handle."""
     audit_log: str
+    logs: str
+    """The folder of the control plane's logs, with `api-server.pid` and, to keep it from being started, `….down`."""
 
     @classmethod
     def read(cls, folder: Path) -> RunningNodes:
@@ -106,6 +108,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
             mirror=str(folder / "mirror"),
             volumes=str(folder / "volumes"),
             audit_log=str(folder / "audit.log"),
+            logs=str(folder / "logs"),
         )
         write_private(folder / DESCRIPTION, msgspec.json.encode(description))
         stack.callback((folder / DESCRIPTION).unlink)

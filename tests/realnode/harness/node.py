@@ -18,11 +18,11 @@ from actions.base.files import private_directory
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
+from tests.realcluster.harness.supervised import supervised
 from tests.realnode.equipment import DEVICES, TYPE, write_devices
 from tests.realnode.harness.imagestore import REGISTRY, STANDS_FOR
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
-from tests.realnode.harness.supervised import supervised
 
 DNS = "10.96.0.10"
 PAUSE = "docker.io/library/pause:node"

@@ -69,6 +69,12 @@ def test_pods_that_have_ended_are_not_waited_for() -> None:
     assert progress_of(RUNNING, [a_worker(), ended]) == "1 of 1 pods ready. 1 pod has ended."
 
 
+def test_a_job_that_has_not_counted_its_ready_pods_yet_says_nothing_against_them() -> None:
+    behind = ObjectStatus(WorkState.WAITING, "PodsNotReady", "Its pods have not become ready.")
+    assert progress_of(behind, [a_worker()]) == "1 of 1 pods ready."
+    assert progress_of(behind, []) == "Its pods have not become ready."
+
+
 def test_trouble_names_the_pod_its_restarts_and_the_reason() -> None:
     assert trouble(a_worker(), crashing()) == "worker-7 restarted 7×, CrashLoopBackOff, OOMKilled"
     assert trouble(crashing(1, 2), crashing()) == (
