@@ -1,10 +1,14 @@
-"""Failures that a sandbox plays as a real kubelet makes them, and the words of `why` about them."""
+"""Failures that a sandbox plays as a real kubelet makes them, and the words of `why` about them.
+
+The same rows on a real kubelet are in `tests/realnode/failure_table.py`; on a real control plane alone nothing probes.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +20,18 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.collect import explain
 from actions.cluster.diagnose.select import ObjectSelector
-from tests.flow.kubectl import Kubectl
+from tests.flow.kubectl import Kubectl, a_cluster
 from tests.support.missing import needs
 from tests.support.polling import until
 
 pytestmark = [needs("kubectl"), pytest.mark.asyncio(loop_scope="module")]
 _NOWHERE = {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 2}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cluster(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    async with a_cluster(tmp_path) as kubectl:
+        yield kubectl
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import SystemClock
+from actions.base.errors import UnreachableError
 from actions.base.files import private_directory, write_private
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
@@ -37,7 +38,7 @@ _CORE = (1, 2)
 """The numbers of the nodes that have no accelerators."""
 OPTIONS = SandboxOptions()
 """Of the account: its region, and the name of its cluster."""
-_READY_SECONDS = 90.0
+_READY_SECONDS = 240.0
 _ON_EKS = {
     "eks.amazonaws.com/capacityType": "ON_DEMAND",
     "alpha.eksctl.io/cluster-name": OPTIONS.cluster_name,
@@ -92,7 +93,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
         for place, instance_type in zip(PLACES, _TYPES, strict=True):
             plan = _plan(place, instance_type)
             await stack.enter_async_context(node(plan, plane, folders[place.name], store, PLACES))
-        await _ready(session, PLACES)
+        await _ready(session, folders)
         authority = Path(plane.credentials.path("ca.crt")).read_bytes()
         groups = NodeGroups.of(OPTIONS, SystemClock())
         endpoint = await stack.enter_async_context(account(session, OPTIONS, authority, groups))
@@ -123,13 +124,24 @@ def _plan(place: Place, instance_type: str) -> NodePlan:
     return NodePlan(place, labels | _ON_EKS | group, provider_id=f"aws:///us-west-2a/i-{place.number:017x}")
 
 
-async def _ready(session: KubeSession, places: Sequence[Place]) -> None:
-    async with asyncio.timeout(_READY_SECONDS):
-        while True:
-            nodes = (await session.get("/api/v1/nodes"))["items"]
-            if sum(_is_ready(one) for one in nodes) == len(places):
-                return
-            await asyncio.sleep(0.2)
+async def _ready(session: KubeSession, folders: Mapping[str, Path]) -> None:
+    """Wait for the nodes.
+
+    Raises:
+        UnreachableError: One is not ready in time; its kubelet's last words are told.
+    """
+    waiting = set(folders)
+    try:
+        async with asyncio.timeout(_READY_SECONDS):
+            while waiting:
+                waiting -= {
+                    one["metadata"]["name"] for one in (await session.get("/api/v1/nodes"))["items"] if _is_ready(one)
+                }
+                await asyncio.sleep(0.2)
+    except TimeoutError as error:
+        name = min(waiting)
+        said = (folders[name] / "kubelet.log").read_text(encoding="utf-8", errors="replace")[-2000:]
+        raise UnreachableError(f"{name} is not ready after {_READY_SECONDS:.0f} s: {said}") from error
 
 
 def _is_ready(node: dict[str, object]) -> bool:

@@ -19,6 +19,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 HUGE_PAGES = 512
 """Of 2 MiB, on each node; the machine has them once, as nothing touches them."""
 _HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
+_WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
+_MOST_WATCHERS = 4096
+"""Of all processes of root: a kubelet with its pods takes thirty, and 128 is the usual limit. It stays when all is over."""
 _PREFIX = "realnode-"
 _ENTER = (
     "setpriv", "--pdeathsig", "KILL", "--",
@@ -70,6 +73,7 @@ def _own_folder() -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             _reserve_huge_pages(folder)
+            _WATCHERS.write_text(str(max(int(_WATCHERS.read_text(encoding="ascii")), _MOST_WATCHERS)), encoding="ascii")
             yield folder
         finally:
             _remove(folder)

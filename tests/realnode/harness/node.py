@@ -67,14 +67,13 @@ _HOSTS = f'server = "http://{REGISTRY}"\n[host."http://{REGISTRY}"]\ncapabilitie
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """Place, labels and taints of a node."""
+    """Place, labels and identity of a node."""
 
     place: Place
     labels: Mapping[str, str]
     """Those that a kubelet may set itself, with the instance type and the zone."""
-    taints: Sequence[str] = ()
-    """As `key=value:Effect`."""
-    provider_id: str = ""
+    provider_id: str
+    """As EC2 has it: `aws:///ZONE/INSTANCE`."""
 
 
 @asynccontextmanager
@@ -136,13 +135,12 @@ def _programs(plan: NodePlan, plane: ControlPlane, folder: Path) -> dict[str, li
     _write(proxy, _proxy(plan, plane))
     name = plan.place.name
     labels = ",".join(f"{key}={value}" for key, value in plan.labels.items())
-    taints = [f"--register-with-taints={','.join(plan.taints)}"] if plan.taints else []
     return {
         "containerd": ["containerd", "--config", str(containerd)],
         "kubelet": [
             program("kubelet"), f"--config={kubelet}", f"--kubeconfig={plane.kubeconfig_of(name, address=GATEWAY)}",
             f"--hostname-override={name}", f"--node-ip={plan.place.address}", f"--node-labels={labels}",
-            f"--provider-id={plan.provider_id}", *taints,
+            f"--provider-id={plan.provider_id}",
         ],
         "kube-proxy": [program("kube-proxy"), f"--config={proxy}", f"--hostname-override={name}"],
     }  # fmt: skip

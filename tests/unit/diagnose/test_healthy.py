@@ -35,6 +35,16 @@ def test_a_node_that_stays_unready_is_told() -> None:
     assert [one.code.value for one in why(document)] == ["NO_POD_IP"]
 
 
+def test_a_young_node_that_was_ready_is_lost() -> None:
+    since, said = "2026-01-01T11:59:30Z", "container runtime is down"
+    node = a_node("n1", "m5.large", status="False", reason="KubeletNotReady", message=said, lastTransitionTime=since)
+    node["metadata"]["creationTimestamp"] = "2026-01-01T11:55:00Z"
+    case, _ = parse_evidence(json.dumps({"nodes": [node]}).encode())
+    at = case.nodes[0].created_at
+    assert [one.code.value for one in diagnose(replace(case, taken_at=at + 300))] == ["NODE_LOST"]
+    assert diagnose(replace(case, nodes=(replace(case.nodes[0], created_at=at + 269),), taken_at=at + 300)) == []
+
+
 def test_a_young_node_that_somebody_asks_about_is_said_to_be_notready() -> None:
     case, _ = parse_evidence(json.dumps(HEALTHY["young node"]).encode())
     (told,) = diagnose(

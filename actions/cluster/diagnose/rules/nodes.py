@@ -91,13 +91,17 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 _START_SECONDS = 600.0
+_FIRST_REPORT_SECONDS = 60.0
+"""A new node is unready from its first report on."""
 
 
 def _is_starting(evidence: Evidence, node: Node) -> bool:
-    """Return whether it is so young that it cannot be ready yet; a silent one was ready before."""
+    """Return whether it is so young that it cannot be ready yet; one that is silent, or unready for less, was."""
     ready = node.condition("Ready")
-    is_silent = ready is not None and ready.status == "Unknown"
-    return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
+    was_ready = ready is not None and (
+        ready.status == "Unknown" or ready.since > node.created_at + _FIRST_REPORT_SECONDS
+    )
+    return bool(not was_ready and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
 
 
 def _starting(evidence: Evidence, node: Node, ready: Condition) -> Finding:
