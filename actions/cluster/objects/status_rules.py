@@ -214,14 +214,18 @@ def _ray_job(document: Object) -> ObjectStatus:
     return status_from(WorkState.WAITING, status, reason=deployment) if deployment else _NOT_SEEN
 
 
+LOST_UPDATE = "the object has been modified; please apply your changes to the latest version"
+"""In the error of an update that came too late: the controller tries it again, and KubeRay says `failed` until then."""
+
+
 def _ray_cluster(document: Object) -> ObjectStatus:
     failed = first_true(document, (("ReplicaFailure", WorkState.FAILED),))
     if failed is not None:
         return failed
     status = status_of(document)
-    state = str(status.get("state") or "")
-    if state == "failed":
-        return status_from(WorkState.FAILED, reason="failed", message=str(status.get("reason") or ""))
+    state, reason = (str(status.get(name) or "") for name in ("state", "reason"))
+    if state == "failed" and LOST_UPDATE not in reason:
+        return status_from(WorkState.FAILED, reason="failed", message=reason)
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":
         return status_from(WorkState.WAITING, head)
