@@ -15,7 +15,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.numbers import real
 from actions.base.untrusted import plain_text, redact
-from actions.cluster.objects.status_rules import LOST_UPDATE
+from actions.cluster.kinds import LOST_UPDATE
 from actions.fleet.facts import EventFacts
 
 

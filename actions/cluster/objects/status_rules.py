@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from actions.base.untrusted import one_line
+from actions.cluster.kinds import LOST_UPDATE
 
 Object = Mapping[str, Any]
 
@@ -212,10 +213,6 @@ def _ray_job(document: Object) -> ObjectStatus:
         case "Complete":
             return status_from(WorkState.UNKNOWN, status, **words)
     return status_from(WorkState.WAITING, status, reason=deployment) if deployment else _NOT_SEEN
-
-
-LOST_UPDATE = "the object has been modified; please apply your changes to the latest version"
-"""In the error of an update that came too late: the controller tries it again, and KubeRay says `failed` until then."""
 
 
 def _ray_cluster(document: Object) -> ObjectStatus:
