@@ -13,6 +13,9 @@ import msgspec
 
 from actions.base.names import segment
 
+LOST_UPDATE = "the object has been modified; please apply your changes to the latest version"
+"""In the error of an update that came too late: the controller tries it again, and KubeRay says `failed` until then."""
+
 
 class KubeKind(msgspec.Struct, frozen=True):
     """One kind of object.

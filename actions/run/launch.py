@@ -47,7 +47,7 @@ from actions.blueprint.terraform_modules import copy_archives, module_archive, n
 from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
-from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context, parse_context_name
 from actions.fleet.prices import PriceBook
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import is_remote, resolve_secret
@@ -447,9 +447,10 @@ def _cluster_of(
         hint = "Name another one: --namespace NAME."
         raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)
     context, kubeconfig, found_by = ("", "", {}) if is_made else present_cluster(target)
+    present = parse_context_name(context)
     cluster = ClusterName(
-        name=binding.text("cluster_name", blueprint.cluster.name),
-        region=binding.text("region", blueprint.cluster.region),
+        name=present.cluster or binding.text("cluster_name", blueprint.cluster.name),
+        region=present.region or binding.text("region", blueprint.cluster.region),
         context=context,
         kubeconfig=kubeconfig,
         namespace=namespace,

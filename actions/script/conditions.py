@@ -12,7 +12,7 @@ from actions.cluster.diagnose.codes import Finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
-from actions.run.state.view import RunState, RunView, StageState
+from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.script.driver import ConsoleDriver
 from actions.script.model import (
     AcceleratorsCondition,
@@ -35,6 +35,8 @@ _PASSED = {
 """Order of a stage's states: a wait for a state ends when that or a later one is reached."""
 
 _DEAD_STAGES = (StageState.FAILED, StageState.CANCELLED, StageState.SKIPPED, StageState.UNDONE)
+_BLOCKING_STAGES = (StageState.FAILED, StageState.CANCELLED, StageState.UNDONE)
+"""States of a stage in which none is begun that needs it, until it is tried again."""
 _DEAD_RUNS = (RunState.FAILED, RunState.CANCELLED, RunState.TORN_DOWN)
 
 ALIASES = {"loss": "train_loss"}
@@ -119,7 +121,27 @@ def _stage(stage_id: str, wanted: str, run: RunView | None) -> Evaluation:
     goal = _PASSED.get(StageState(wanted)) if wanted in {state.value for state in StageState} else None
     if goal is None:
         return Evaluation(False, text)
+    if stage.state is StageState.PENDING and (cause := _dead_need(run, stage)) is not None:
+        why = f": {cause.message}" if cause.message else ""
+        text += f", and {cause.id}, which it needs, is {cause.state.value}{why}"
+        return Evaluation(False, text, cannot_pass=True)
     return Evaluation(_PASSED.get(stage.state, -1) > goal, text, cannot_pass=stage.state in _DEAD_STAGES)
+
+
+def _dead_need(run: RunView, stage: StageView) -> StageView | None:
+    """Return the stage, of those that one needs directly or not, that keeps it from ever being begun."""
+    stages = {one.id: one for one in run.stages}
+    left, seen = list(stage.needs), set[str]()
+    while left:
+        name = left.pop()
+        need = stages.get(name)
+        if need is None or name in seen:
+            continue
+        seen.add(name)
+        if need.state in _BLOCKING_STAGES:
+            return need
+        left += need.needs
+    return None
 
 
 def _awaiting_others(run: RunView, stage_id: str) -> str:

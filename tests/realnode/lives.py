@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,8 +94,13 @@ def play(blueprint: str, script: Path, home: Path) -> Life:
 
 @contextmanager
 def prepared(blueprint: str) -> Iterator[None]:
-    """Make the cluster one that has nodes, file system and pool of a blueprint; the last two are removed in the end."""
+    """Make the cluster one that has nodes, empty file system and pool of a blueprint; the last two go in the end."""
     nodes = real_nodes()
+    for path in Path(nodes.volumes).glob("*/*"):  # checkpoints of another training would be refused
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     for name in sorted(nodes.nodes)[2:]:
         equip(nodes.kubeconfig, name, Path(nodes.nodes[name]), TYPES[blueprint])
     first = sorted(nodes.nodes)[0]

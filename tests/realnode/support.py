@@ -18,6 +18,10 @@ from tests.realnode.running import real_nodes
 
 Document = dict[str, Any]
 _POLL_SECONDS = 0.3
+_KINDS = (
+    "pods,services,secrets,jobs,deployments.apps,pytorchjobs.kubeflow.org,mpijobs.kubeflow.org,rayclusters.ray.io,"
+    "rayjobs.ray.io,queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh"
+)
 
 
 def kubectl(*arguments: str, given: str = "", seconds: float = 90) -> str:
@@ -100,3 +104,11 @@ def _process_in(folder: Path, program: str) -> int:
     path = folder / f"{program}.pid"
     until(path.exists, f"{program} in {folder}")
     return int(path.read_text(encoding="ascii"))
+
+
+def left_of(run: str) -> list[str]:
+    """Return all that kubectl finds of a run; a kind goes with the operator that has brought it."""
+    served = {f"{one['spec']['names']['plural']}.{one['spec']['group']}" for one in get("crds")["items"]}
+    kinds = [kind for kind in _KINDS.split(",") if kind in served or "." not in kind or kind.endswith(".apps")]
+    found = get(",".join(kinds), "--all-namespaces", "--selector", f"eksml.dev/run={run}")["items"]
+    return [f"{one['kind']}/{one['metadata']['name']}" for one in found]

@@ -104,7 +104,7 @@ def _require_no_other_run(
     from actions.run.doctor.names import OTHER_RUNS, require_no_other_run
 
     try:
-        require_no_other_run(planned(blueprint, binding, chosen.target.namespace), waived=waived)
+        require_no_other_run(planned(blueprint, binding, chosen.target), waived=waived)
     except RefusedError as error:
         hint = f"{error.hint} To launch anyway: --waive '{OTHER_RUNS}'."
         raise RefusedError(error.message, hint=hint) from error
@@ -112,8 +112,7 @@ def _require_no_other_run(
 
 def _place(chosen: ChosenTarget) -> str:
     """Return the name of the present cluster, by its context."""
-    from actions.cluster.auth.kubeconfig import load_context
-    from tui.feeds.cluster import parse_context_name
+    from actions.cluster.auth.kubeconfig import load_context, parse_context_name
 
     return parse_context_name(load_context(chosen.target).context).cluster
 

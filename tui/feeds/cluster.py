@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.executors import NamedExecutor
+from actions.cluster.auth.kubeconfig import ContextParts, parse_context_name
 from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
 from tui.feeds.kept_snapshot import KeptSnapshotFeed
@@ -37,22 +36,6 @@ _COLLECTS_AFTER_SECONDS = 30.0
 """Reading a cluster leaves next to no garbage, and a collection just before it is complete walks through all that was
 read: 18 to 54 ms of 50,000 pods."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
-
-
-class ContextParts(msgspec.Struct, frozen=True):
-    """Cluster, region and account, as far as a context's name contains them."""
-
-    cluster: str
-    region: str = ""
-    account: str = ""
-
-
-def parse_context_name(context: str) -> ContextParts:
-    """Split an EKS ARN; any other name is the cluster's name."""
-    words = context.split(":")
-    if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
-        return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
-    return ContextParts(context)
 
 
 def whole_context(typed: str, names: Iterable[str]) -> str:

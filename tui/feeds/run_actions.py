@@ -83,7 +83,7 @@ class RunActions:
         from actions.run.doctor.names import require_no_other_run
         from actions.run.launch import require_preconditions
 
-        launch = planned(blueprint, binding, self._settings.target.namespace)
+        launch = planned(blueprint, binding, self._settings.target)
         await self._disk.call(require_no_other_run, launch, waived=waived)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)

@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from actions.base.errors import ParameterError
+from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.command.arguments import FilterArguments
 from actions.command.parse import complete
 from actions.command.verbs import (
@@ -25,7 +26,6 @@ from actions.command.verbs import (
     command_of,
 )
 from tui.base_app import key_event
-from tui.feeds.cluster import parse_context_name
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone

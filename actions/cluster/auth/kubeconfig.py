@@ -143,6 +143,22 @@ class _ExecBlock(msgspec.Struct, rename="camel"):
     provide_cluster_info: bool | None = None
 
 
+class ContextParts(msgspec.Struct, frozen=True):
+    """Cluster, region and account, as far as a context's name contains them."""
+
+    cluster: str
+    region: str = ""
+    account: str = ""
+
+
+def parse_context_name(context: str) -> ContextParts:
+    """Split an EKS ARN; any other name is the cluster's name."""
+    words = context.split(":")
+    if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
+        return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
+    return ContextParts(context)
+
+
 def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> ChosenContext:
     """Find, read and merge the kubeconfig files and choose the target's context.
 

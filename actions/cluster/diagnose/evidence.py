@@ -15,6 +15,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.numbers import real
 from actions.base.untrusted import plain_text, redact
+from actions.cluster.kinds import LOST_UPDATE
 from actions.fleet.facts import EventFacts
 
 
@@ -586,7 +587,8 @@ def job_failure(job: KubeObject) -> tuple[str, str]:
     if phase in ("Failed", "Aborted", "Terminated"):
         return str(phase), str(job.status["state"].get("message") or "")
     if job.kind == "RayCluster" and job.status.get("state") == "failed":
-        return "failed", str(job.status.get("reason") or "")
+        reason = str(job.status.get("reason") or "")
+        return ("", "") if LOST_UPDATE in reason else ("failed", reason)
     return "", ""
 
 

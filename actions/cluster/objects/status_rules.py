@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from actions.base.untrusted import one_line
+from actions.cluster.kinds import LOST_UPDATE
 
 Object = Mapping[str, Any]
 
@@ -219,9 +220,9 @@ def _ray_cluster(document: Object) -> ObjectStatus:
     if failed is not None:
         return failed
     status = status_of(document)
-    state = str(status.get("state") or "")
-    if state == "failed":
-        return status_from(WorkState.FAILED, reason="failed", message=str(status.get("reason") or ""))
+    state, reason = (str(status.get(name) or "") for name in ("state", "reason"))
+    if state == "failed" and LOST_UPDATE not in reason:
+        return status_from(WorkState.FAILED, reason="failed", message=reason)
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":
         return status_from(WorkState.WAITING, head)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import date
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConfigError, ConsoleError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
 from actions.blueprint.version_rules import require_together, undeclared_pairs
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context, parse_context_name
 from actions.cluster.objects.client import Discovery
 from actions.run.checks.external import SessionPool, pooled
 from actions.run.checks.observation import failed, passed, unknown
@@ -36,7 +37,8 @@ class Examination(msgspec.Struct, frozen=True):
 
     caller: Caller
     cluster: ClusterReach
-    namespace: str
+    target: ClusterTarget
+    """The present cluster."""
     region: str
     clock: Clock
     runs: Path | None = None
@@ -61,7 +63,7 @@ async def examination(
         with pooled(pool):
             caller, cluster = await asyncio.gather(fetch_caller(region, otherwise=default_region), reach(target))
             try:
-                yield Examination(caller, cluster, target.namespace, caller.assumed_region or region, clock, runs)
+                yield Examination(caller, cluster, target, caller.assumed_region or region, clock, runs)
             finally:
                 if cluster.session is not None:
                     await cluster.session.aclose()
@@ -80,7 +82,7 @@ async def examine_launch(
         binding: The values of its parameters.
         store: Where the run would be replicated to; empty for this machine alone.
     """
-    launch = planned(blueprint, binding, around.namespace, store=store)
+    launch = planned(blueprint, binding, around.target, store=store)
     now = around.clock.now()
     lines = [*_choice_lines(blueprint, binding, now.date()), *await answers(program_questions(launch))]
     lines += credential_lines(
@@ -99,7 +101,7 @@ async def examine_launch(
 async def examine_machine(around: Examination, blueprints: Sequence[Blueprint]) -> list[DoctorLine]:
     """Return the general lines, and one line for each blueprint with the values that it begins with."""
     session = around.cluster.session
-    namespace = around.namespace or (session.namespace if session is not None else "") or "default"
+    namespace = around.target.namespace or (session.namespace if session is not None else "") or "default"
     lines = await answers(program_questions(None))
     lines += credential_lines(around.caller, now=around.clock.now())
     lines += reach_lines(around.cluster, is_needed=False)
@@ -125,17 +127,27 @@ def _choice_lines(blueprint: Blueprint, binding: Binding, day: date) -> list[Doc
     return [line_of("parameters", passed("They can be used together."), "")]
 
 
-def planned(blueprint: Blueprint, binding: Binding, namespace: str, *, store: str = "") -> PlannedLaunch:
+def planned(blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, store: str = "") -> PlannedLaunch:
     """Return a launch as the checks read it.
 
     Args:
         blueprint: As it was loaded.
         binding: The values of its parameters.
-        namespace: That of the command line; empty for the blueprint's.
+        target: The present cluster; its namespace is empty for the blueprint's.
         store: Where the run would be replicated to; empty for this machine alone.
     """
-    chosen = blueprint.under(binding.preset)
-    return PlannedLaunch(blueprint=chosen, binding=binding, wanted_namespace=namespace, original=blueprint, store=store)
+    launch = PlannedLaunch(
+        blueprint=blueprint.under(binding.preset),
+        binding=binding,
+        wanted_namespace=target.namespace,
+        original=blueprint,
+        store=store,
+    )
+    if launch.makes_cluster:
+        return launch
+    with suppress(ConfigError):  # a cluster that cannot be reached is a check of its own
+        return replace(launch, present=parse_context_name(load_context(target).context))
+    return launch
 
 
 def _own_questions(around: Examination, launch: PlannedLaunch) -> list[Question]:
@@ -172,7 +184,7 @@ def questions_in_account(
 async def _blueprint_line(around: Examination, blueprint: Blueprint) -> DoctorLine:
     remedy = f"Run eksml-tui doctor {blueprint.id}."
     try:
-        lines = await answers(_own_questions(around, planned(blueprint, bind(blueprint, {}), around.namespace)))
+        lines = await answers(_own_questions(around, planned(blueprint, bind(blueprint, {}), around.target)))
     except ConsoleError as error:
         return line_of(blueprint.id, unknown(error.message), error.hint or remedy)
     bad = [line.check for line in lines if line.result is CheckResult.FAILED]

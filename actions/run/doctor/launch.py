@@ -15,6 +15,7 @@ from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
 from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
 from actions.blueprint.render import namespace_of, own_objects, placeholders_of, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
+from actions.cluster.auth.kubeconfig import ContextParts
 from actions.fleet.instance_types import InstanceTable
 from actions.run.context.run_account import works_in_account
 
@@ -27,6 +28,8 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding
     wanted_namespace: str = ""
     """That of the command line; empty for the blueprint's."""
+    present: ContextParts = ContextParts("")
+    """The cluster that is there already and is used; nameless if the run makes its own, or without a kubeconfig."""
     original: Blueprint | None = None
     """As it was loaded, for durations by parameters; `None` if no preset changes it."""
     store: str = ""
@@ -35,12 +38,12 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def region(self) -> str:
         """The region of its cluster."""
-        return self.binding.text("region", self.blueprint.cluster.region)
+        return self.present.region or self.binding.text("region", self.blueprint.cluster.region)
 
     @property
     def cluster(self) -> str:
         """The name of its cluster."""
-        return self.binding.text("cluster_name", self.blueprint.cluster.name)
+        return self.present.cluster or self.binding.text("cluster_name", self.blueprint.cluster.name)
 
     @property
     def namespace(self) -> str:

@@ -76,7 +76,7 @@ class LaunchSurvey:
     ) -> None:
         self._target = target
         self._blueprint = blueprint
-        self._launch = planned(blueprint, binding, target.namespace, store=store)
+        self._launch = planned(blueprint, binding, target, store=store)
         self._clock = clock
         self._pool = pool
         self._with_capacity = with_capacity

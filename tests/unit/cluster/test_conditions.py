@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from actions.cluster.diagnose.evidence import KubeObject, is_failed
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from tests.unit.cluster.samples import POD, a_container, a_pod, with_conditions
 
@@ -51,6 +52,15 @@ def test_a_ray_cluster_that_comes_up_counts_its_workers_and_what_no_operator_saw
     assert object_status(cluster).words() == "NotSeen: Its operator has not reacted to it."
     cluster["status"] = {"desiredWorkerReplicas": 2, "availableWorkerReplicas": 1}
     assert object_status(cluster).words() == "WorkersNotReady: 1 of 2 workers run."
+    lost = (
+        'Operation cannot be fulfilled on podgroups.scheduling.volcano.sh "ray-kuberay-trn1-pg": the object has been '
+        "modified; please apply your changes to the latest version and try again"
+    )
+    cluster["status"] |= {"state": "failed", "reason": lost}
+    assert object_status(cluster).words() == "WorkersNotReady: 1 of 2 workers run.", "KubeRay tries it again"
+    assert not is_failed(KubeObject("RayCluster", "", "", status=cluster["status"]))
+    cluster["status"]["reason"] = "pods is forbidden"
+    assert _state(cluster) is WorkState.FAILED
     cluster["status"]["state"] = "ready"
     assert _state(cluster) is WorkState.RUNNING
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.clock import as_of_words
+from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.fleet.cost import CostModel
 from actions.run.paid import Paid
 from tests.support.builders import a_node
-from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Tone, text_of, width_of
 from tui.present.header import HeaderFacts, header_line
 from tui.present.text import unused_text

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.launch_plan import CostSummary
 from actions.blueprint.model import Blueprint
+from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.cluster.diagnose.codes import Severity
 from actions.cluster.diagnose.overview import Problem
 from actions.fleet.cost import CostModel
@@ -23,7 +24,6 @@ from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import picture
 from tests.unit.present.test_board import texts
-from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Span, Tone
 from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents

@@ -22,7 +22,7 @@ from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import ImageStage
 from actions.cloud.account import CallerIdentity
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget, ContextParts
 from actions.run.checks.observation import failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor import names
@@ -239,6 +239,8 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
         environment={},
         clock=SystemClock(),
     )
+    assert (await check_runs(launch)).result is CheckResult.PASSED, "it is in another cluster"
+    launch = msgspec.structs.replace(launch, present=ContextParts("here"))
     found = await check_runs(launch)
     assert found.result is CheckResult.FAILED
     assert folder.name in found.detail

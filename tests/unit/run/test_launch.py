@@ -124,6 +124,15 @@ def test_a_run_in_the_present_cluster_keeps_to_it_when_the_current_context_chang
     folder = launched(tmp_path, existing_cluster=True, target=ClusterTarget(kubeconfig))
     cluster = load_run(folder).cluster
     assert (cluster.context, cluster.kubeconfig) == ("here", str(kubeconfig))
+    assert cluster.name == "here", "the cluster that it is really on, whatever its parameter cluster_name is"
+
+
+def test_name_and_region_of_the_present_cluster_are_those_of_its_arn(tmp_path: Path) -> None:
+    arn = "arn:aws:eks:eu-west-1:111122223333:cluster/prod"
+    kubeconfig = write_kubeconfig(tmp_path / "prod", "https://prod.example")
+    kubeconfig.write_text(kubeconfig.read_text().replace("here", arn).replace(f"https://{arn}", "https://here"))
+    cluster = load_run(launched(tmp_path, existing_cluster=True, target=ClusterTarget(kubeconfig))).cluster
+    assert (cluster.name, cluster.region, cluster.context) == ("prod", "eu-west-1", arn)
 
 
 def test_a_run_in_the_present_cluster_finds_it_by_the_variable_that_named_it(

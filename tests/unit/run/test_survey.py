@@ -31,6 +31,7 @@ from tests.support.answering import write_kubeconfig
 from tests.support.polling import until
 
 PATIENCE_SECONDS = 60.0
+DEFAULT = ClusterTarget(namespace="default")
 
 
 def a_survey(
@@ -198,9 +199,9 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
     assert line.detail.startswith(said)
     assert line.blocks
     with pytest.raises(RefusedError) as refusal:  # the launch itself, as of a script
-        require_no_other_run(planned(blueprint, bound, "default"))
+        require_no_other_run(planned(blueprint, bound, DEFAULT))
     assert (refusal.value.message, refusal.value.hint) == (line.detail, line.remedy)
-    require_no_other_run(planned(blueprint, bound, "default"), waived=["other runs"])
+    require_no_other_run(planned(blueprint, bound, DEFAULT), waived=["other runs"])
 
 
 @pytest.mark.parametrize(
@@ -240,10 +241,10 @@ async def test_a_run_that_is_over_refuses_too_while_its_objects_are_there(
         assert way in line.remedy
     assert "namespace with -n" not in line.remedy, "node groups and volumes collide in any namespace"
     with pytest.raises(RefusedError):
-        require_no_other_run(planned(blueprint, bound, "default"))
+        require_no_other_run(planned(blueprint, bound, DEFAULT))
     monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: replace(view, owned=(), stages=()))
-    require_no_other_run(planned(blueprint, bound, "default"))  # it came to nothing: it is in nobody's way
+    require_no_other_run(planned(blueprint, bound, DEFAULT))  # it came to nothing: it is in nobody's way
     inside = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=True)
     without_jobs = replace(view, owned=())
     monkeypatch.setattr("actions.run.doctor.names.load_run", lambda _folder: without_jobs)
-    require_no_other_run(planned(blueprint, inside, "default"))  # its cluster is used, and no job of it is left
+    require_no_other_run(planned(blueprint, inside, DEFAULT))  # its cluster is used, and no job of it is left

@@ -200,6 +200,26 @@ async def test_a_stage_that_failed_ends_the_wait_at_once(world: FakeWorld, tmp_p
     assert world.clock.seconds < 1
 
 
+async def test_a_failed_stage_ends_the_wait_for_those_that_need_it_until_it_is_tried_again(
+    world: FakeWorld, tmp_path: Path
+) -> None:
+    def moved(state: StageState) -> Callable[[FakeWorld], None]:
+        def move(world: FakeWorld) -> None:
+            sample = replace(a_stage("sample", state), message="no space left")
+            data = replace(a_stage("data", StageState.PENDING), needs=("sample",))
+            world.view = a_run(sample, data, replace(a_stage("train", StageState.PENDING), needs=("data",)))
+
+        return move
+
+    text = "steps:\n- launch: b\n- wait: {stage: train, is: succeeded, within: 1h}"
+    world.frames = [moved(StageState.FAILED)]
+    report, _ = await played(text, world, tmp_path)
+    assert report.steps[1].seen == "train is pending, and sample, which it needs, is failed: no space left"
+    assert world.clock.seconds < 1
+    world.frames = [moved(StageState.PENDING), stage_is(StageState.SUCCEEDED)]
+    assert (await played(text, world, tmp_path))[0].exit_code == 0
+
+
 async def test_waiting_for_a_failure_can_pass(world: FakeWorld, tmp_path: Path) -> None:
     world.frames = [stage_is(StageState.FAILED)]
     report, _ = await played("steps:\n- launch: b\n- wait: {stage: train, is: failed}", world, tmp_path)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.wording import counted, duration, folded
+from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.fleet.facts import UNCOUNTED
 from actions.fleet.node_report import RESOURCES
 from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
-from tui.feeds.cluster import parse_context_name
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
