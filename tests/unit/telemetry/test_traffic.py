@@ -152,3 +152,13 @@ def test_forms_about_links_without_numbers_say_so() -> None:
 @given(st.text(alphabet="GPU 01Link:DataTxRKiB\t\n/sys_hw=", max_size=300))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     assert isinstance(read_traffic(text), Traffic)
+
+
+def test_two_idle_and_busy_gpus_of_a_virtual_machine() -> None:
+    folder = Path(__file__).parents[2] / "fixtures" / "h200"
+    idle, busy = (read_devices((folder / f"console_two_{name}.txt").read_text()) for name in ("idle", "busy"))
+    assert [one.load_pct for one in (*idle.devices, *busy.devices)] == [0, 0, 100, 100]
+    assert [one.power_w for one in busy.devices] == [690, 693]
+    assert [one.clock_mhz for one in busy.devices] == [1470, 1440]
+    assert not idle.error
+    assert not busy.error
