@@ -51,7 +51,7 @@ async def image_store(images: Sequence[Image], folder: Path) -> Path:
 
 
 async def with_more(root: Path, images: Sequence[Image], folder: Path) -> Path:
-    """Return the root of a containerd that has further images beside those of `root`, made anew if either has changed."""
+    """Return the root of a containerd that has more images than `root`, made anew if either has changed."""
     grown, stamp = STORE / "grown", STORE / "grown.stamp"
     fingerprint = _fingerprint(images)  # the stamp goes with the folder when the others change
     if stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint:

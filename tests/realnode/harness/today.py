@@ -98,7 +98,9 @@ def karpenter() -> list[dict[str, Any]]:
     """Return the objects of Karpenter's kwok provider; its definitions of pools and claims are there."""
     source = module_folder(HERE / "karpenter", "sigs.k8s.io/karpenter") / "kwok"
     definitions = [path.read_text(encoding="utf-8") for path in sorted((source / "apis" / "crds").glob("*.yaml"))]
-    templates = [source / "charts" / "templates" / f"{name}.yaml" for name in ("clusterrole", "clusterrole-kwok", "role")]
+    templates = [
+        source / "charts" / "templates" / f"{name}.yaml" for name in ("clusterrole", "clusterrole-kwok", "role")
+    ]
     rules = [rule for path in templates for one in _without_helm(path) for rule in one.get("rules", ())]
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
