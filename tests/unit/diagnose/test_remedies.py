@@ -324,5 +324,5 @@ def test_a_job_that_a_queue_can_never_hold_is_not_told_to_wait(message: str, wor
 
 def test_a_node_whose_kubelet_never_reported_has_not_been_lost() -> None:
     silent = {"status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status."}
-    (found,) = why({"nodes": [a_node("n1", "m5.large", **silent)]})
+    (found,) = why({"nodes": [a_node("n1", "m5.large", None, **silent)]})
     assert "has never answered" in found.headline
