@@ -10,7 +10,7 @@ import pytest
 
 from tests.realnode.installing import DEPLOYMENTS, install_all
 from tests.realnode.lives import program_in
-from tests.realnode.support import Document, apply, apply_file, get, kubectl, until
+from tests.realnode.support import apply, apply_file, get, kubectl, until
 
 _MANIFESTS = Path(__file__).parent / "manifests"
 _NAMESPACE = "today"
