@@ -114,8 +114,8 @@ realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on o
 		$(BIN)/python -m pytest tests/flow tests/realcluster -k "real $(ONLY)"; \
 	else echo "realcluster: skipped, go is not on PATH"; fi
 
-realnode: $(STAMP)  ## lives, failures and long things on real nodes; needs root, go and containerd; ONLY="and failures" for some
-	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realnode.harness run \
+realnode: $(STAMP)  ## lives, failures and long things on real nodes; needs root, go and containerd; ONLY="and failures" for some, TODAY=--today with the jobs of today
+	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realnode.harness run $(TODAY) \
 		$(BIN)/python -m pytest tests/realnode -k "test $(ONLY)"; \
 	else echo "realnode: skipped, go is not on PATH"; fi
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
 from tests.realcluster.harness.__main__ import INTERRUPTED, ended_by_signals
-from tests.realcluster.harness.parts import has_go
+from tests.realcluster.harness.parts import Part, has_go
 from tests.realnode.harness.cluster import RunningNodes, cluster
 from tests.realnode.harness.namespaces import inside, missing
-from tests.realnode.harness.parts import build_all
+from tests.realnode.harness.parts import PARTS, PARTS_OF_TODAY, build_all
 from tests.realnode.harness.trainer import build_trainer, lacking
 
 VARIABLE = "REALNODE"
@@ -32,33 +32,35 @@ def main() -> int:
     verbs.add_parser("build", help="build what is out of date")
     verbs.add_parser("serve", help="run a cluster until it is interrupted, and say how one gets into it")
     run = verbs.add_parser("run", help="run a command beside a cluster; its exit code is the command's")
+    for verb in verbs.choices.values():
+        verb.add_argument("--today", action="store_true", help="with the operators that no blueprint installs")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     options = parser.parse_args()
     if options.inside is not None:
         command = options.command if options.verb == "run" else None
-        return asyncio.run(ended_by_signals(beside_a_cluster(options.inside, command)))
+        return asyncio.run(ended_by_signals(beside_a_cluster(options.inside, command, today=options.today)))
     if reason := (missing() or lacking()) if has_go() else "go is not on PATH":
         say(f"skipped: {reason}")
         return 0
-    build()
+    build((*PARTS, *PARTS_OF_TODAY) if options.today else PARTS)
     return 0 if options.verb == "build" else inside(sys.argv[1:])
 
 
-def build() -> None:
+def build(parts: Sequence[Part]) -> None:
     """Build what is out of date, and say how long it took."""
     clock = SystemClock()
     began = clock.monotonic()
     build_trainer()
-    if built := build_all():
+    if built := build_all(parts):
         say(f"built {', '.join(built)} in {clock.monotonic() - began:.0f} s")
 
 
-async def beside_a_cluster(folder: Path, command: Sequence[str] | None) -> int:
+async def beside_a_cluster(folder: Path, command: Sequence[str] | None, *, today: bool) -> int:
     """Run a command while a cluster runs; without one, wait for a signal."""
     clock = SystemClock()
     began = clock.monotonic()
     async with AsyncExitStack() as stack:
-        running: RunningNodes = await stack.enter_async_context(cluster(folder))
+        running: RunningNodes = await stack.enter_async_context(cluster(folder, today=today))
         say(f"{len(running.nodes)} nodes are ready after {clock.monotonic() - began:.1f} s")
         if command is None:
             say(f"nsenter --target {_outer_process()} --all env KUBECONFIG={running.kubeconfig} bash")

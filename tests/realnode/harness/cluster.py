@@ -23,8 +23,8 @@ from tests.realcluster.harness.controlplane import Surroundings, control_plane
 from tests.realcluster.harness.world import account
 from tests.realnode.equipment import labels_of
 from tests.realnode.harness.addons import addons
-from tests.realnode.harness.contents import all_images
-from tests.realnode.harness.imagestore import image_store, registry
+from tests.realnode.harness.contents import all_images, images_of_today
+from tests.realnode.harness.imagestore import image_store, registry, with_more
 from tests.realnode.harness.network import GATEWAY, Place, make_subnet
 from tests.realnode.harness.node import NodePlan, node
 from tests.realnode.harness.sources import fill_mirror
@@ -65,6 +65,8 @@ class RunningNodes:
     audit_log: str
     logs: str
     """The folder of the control plane's logs, with `api-server.pid` and, to keep it from being started, `….down`."""
+    has_images_of_today: bool
+    """Those of operators that no blueprint installs."""
 
     @classmethod
     def read(cls, folder: Path) -> RunningNodes:
@@ -73,8 +75,12 @@ class RunningNodes:
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
+async def cluster(folder: Path, *, today: bool = False) -> AsyncIterator[RunningNodes]:
     """Run one until the context is left; its description stands in `folder` exactly while it can be used.
+
+    Args:
+        folder: For its files and logs.
+        today: Whether its nodes have the images of operators that no blueprint installs.
 
     Raises:
         ToolError: One of its programs ended.
@@ -83,7 +89,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
     make_subnet()
     _mount_volumes(private_directory(folder / "volumes"))
     async with AsyncExitStack() as stack:
-        images = asyncio.create_task(image_store(all_images(), private_directory(folder / "images")))
+        images = asyncio.create_task(_images(private_directory(folder / "images"), today=today))
         surroundings = Surroundings({place.name: place.address for place in PLACES}, GATEWAY)
         plane = await stack.enter_async_context(control_plane(folder, surroundings))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
@@ -109,10 +115,16 @@ async def cluster(folder: Path) -> AsyncIterator[RunningNodes]:
             volumes=str(folder / "volumes"),
             audit_log=str(folder / "audit.log"),
             logs=str(folder / "logs"),
+            has_images_of_today=today,
         )
         write_private(folder / DESCRIPTION, msgspec.json.encode(description))
         stack.callback((folder / DESCRIPTION).unlink)
         yield description
+
+
+async def _images(folder: Path, *, today: bool) -> Path:
+    root = await image_store(all_images(), folder)
+    return await with_more(root, images_of_today(), folder) if today else root
 
 
 def _mount_volumes(folder: Path) -> None:

@@ -12,6 +12,7 @@ from tests.realnode.harness.images import Image, layer_of
 from tests.realnode.harness.names import HELPERS, STARTED, TRAINERS
 from tests.realnode.harness.node import PAUSE
 from tests.realnode.harness.operators import operator_images
+from tests.realnode.harness.today import IMAGES_OF_TODAY
 from tests.realnode.harness.trainer import FOLDER, TrainerImage
 
 LAYERS = BUILD / "layers"
@@ -22,9 +23,7 @@ _ADDONS = ("coredns", "csi-driver", "device-plugin")
 
 def all_images() -> Sequence[Image]:
     """Return all of them; their layers are written if they are not there."""
-    private_directory(LAYERS)
-    links = {f"/bin/{name}": "busybox" for name in _APPLETS}
-    base = layer_of({"/bin/busybox": _BUSYBOX}, LAYERS / "busybox.tar", links=links)
+    base = _base()
     return [
         Image(
             (PAUSE, "docker.io/library/busybox:latest", "public.ecr.aws/docker/library/busybox:1.36"),
@@ -35,6 +34,17 @@ def all_images() -> Sequence[Image]:
         *operator_images(base, LAYERS),
         *_trainers(),
     ]
+
+
+def images_of_today() -> Sequence[Image]:
+    """Return those of operators that no blueprint installs."""
+    return operator_images(_base(), LAYERS, IMAGES_OF_TODAY)
+
+
+def _base() -> Path:
+    private_directory(LAYERS)
+    links = {f"/bin/{name}": "busybox" for name in _APPLETS}
+    return layer_of({"/bin/busybox": _BUSYBOX}, LAYERS / "busybox.tar", links=links)
 
 
 def _trainers() -> list[Image]:

@@ -23,8 +23,8 @@ STORE = BUILD / "images"
 _STAMP = STORE / "stamp"
 REGISTRY = f"{GATEWAY}:5100"
 """The registry to which nodes go in the place of others."""
-STANDS_FOR = ("docker.io", "public.ecr.aws")
-_PULLED = ("docker.io/volcanosh/", "public.ecr.aws/data-on-eks/")
+STANDS_FOR = ("docker.io", "public.ecr.aws", "registry.k8s.io")
+_PULLED = ("docker.io/volcanosh/", "public.ecr.aws/data-on-eks/", "registry.k8s.io/kueue/")
 """Beginnings of the names of images that manifests have pulled always, so that a registry must have them."""
 _NAMESPACE = "k8s.io"
 """Of containerd: where the kubelet's images are."""
@@ -45,6 +45,34 @@ async def image_store(images: Sequence[Image], folder: Path) -> Path:
         return root
     shutil.rmtree(STORE, ignore_errors=True)
     private_directory(STORE)
+    await _import(images, root, folder)
+    _STAMP.write_text(fingerprint, encoding="ascii")
+    return root
+
+
+async def with_more(root: Path, images: Sequence[Image], folder: Path) -> Path:
+    """Return the root of a containerd that has more images than `root`, made anew if either has changed."""
+    grown, stamp = STORE / "grown", STORE / "grown.stamp"
+    fingerprint = _fingerprint(images)  # the stamp goes with the folder when the others change
+    if stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint:
+        return grown
+    link_images(root, grown)
+    await _import(images, grown, folder)
+    stamp.write_text(fingerprint, encoding="ascii")
+    return grown
+
+
+def link_images(images: Path, root: Path) -> None:
+    """Link a containerd's files, which are never changed in place, and copy its databases, which are."""
+    shutil.rmtree(root, ignore_errors=True)
+    subprocess.run(["cp", "--archive", "--link", str(images), str(root)], check=True)
+    for database in [*root.rglob("meta.db"), *root.rglob("metadata.db")]:
+        content = database.read_bytes()
+        database.unlink()
+        database.write_bytes(content)
+
+
+async def _import(images: Sequence[Image], root: Path, folder: Path) -> None:
     socket, archive = folder / "containerd.sock", folder / "images.tar"
     argv = ["containerd", "--root", str(root), "--state", str(folder / "state"), "--address", str(socket)]
     async with running(argv, name="image-store", logs=folder) as containerd:
@@ -57,8 +85,6 @@ async def image_store(images: Sequence[Image], folder: Path) -> Path:
             for name in (one for image in images for one in image.names if one.startswith(_PULLED)):
                 pushed = [*ctr, "push", "--plain-http", f"{REGISTRY}/{name.partition('/')[2]}", name]
                 subprocess.run(pushed, check=True, stdout=subprocess.DEVNULL)
-    _STAMP.write_text(fingerprint, encoding="ascii")
-    return root
 
 
 @asynccontextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import running
 from tests.realcluster.harness.supervised import supervised
 from tests.realnode.equipment import DEVICES, TYPE, write_devices
-from tests.realnode.harness.imagestore import REGISTRY, STANDS_FOR
+from tests.realnode.harness.imagestore import REGISTRY, STANDS_FOR, link_images
 from tests.realnode.harness.namespaces import CGROUPS, cni_folder
 from tests.realnode.harness.network import GATEWAY, Place, connect
 
@@ -94,7 +92,7 @@ async def node(
     for path in own.values():
         path.chmod(0o755)
     write_devices(plan.labels[TYPE], name, own[DEVICES])
-    _copy_images(images, own["/var/lib/containerd"])
+    link_images(images, own["/var/lib/containerd"])
     async with AsyncExitStack() as stack:
         pairs = [f"{path}:{target}" for target, path in own.items()]
         hold = ["unshare", "--net", "--mount", "--uts", "--", "bash", "-c", _HOLD, "node", name, *pairs]
@@ -106,16 +104,6 @@ async def node(
         for part, argv in _programs(plan, plane, folder).items():
             await stack.enter_async_context(supervised([*within, *argv], name=part, folder=folder))
         yield
-
-
-def _copy_images(images: Path, root: Path) -> None:
-    """Link a containerd's files, which are never changed in place, and copy its databases, which are."""
-    shutil.rmtree(root)
-    subprocess.run(["cp", "--archive", "--link", str(images), str(root)], check=True)
-    for database in [*root.rglob("meta.db"), *root.rglob("metadata.db")]:
-        content = database.read_bytes()
-        database.unlink()
-        database.write_bytes(content)
 
 
 async def _is_held(process: int) -> bool:

@@ -43,8 +43,9 @@ PARTS_OF_TODAY = (
     _part("trainer", {"trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
     _part("lws", {"lws": "sigs.k8s.io/lws/cmd"}),
     _part("karpenter", {"karpenter": "sigs.k8s.io/karpenter/kwok"}),
+    *(part for part in realcluster.PARTS if part.name == "kwok"),
 )
-"""Of operators that no blueprint installs; built for all of `make realnode` only."""
+"""Of operators that no blueprint installs, and of what keeps Karpenter's nodes; built only where they are asked for."""
 
 
 def build_all(parts: Sequence[Part] = PARTS) -> list[str]:

@@ -1,4 +1,4 @@
-"""The operators of jobs of today, which no blueprint installs: their manifests by kustomize, and their images."""
+"""The operators that no blueprint installs: their manifests, by kustomize where they have one, and their images."""
 
 from __future__ import annotations
 
@@ -88,6 +88,30 @@ TODAYS_OPERATORS = (
     ),
 )
 """Trainer needs JobSet before it."""
-IMAGES_OF_TODAY = tuple(
-    OperatorImage(each.image, each.name, "/manager", user="65532:65532") for each in TODAYS_OPERATORS
+IMAGES_OF_TODAY = (
+    *(OperatorImage(each.image, each.name, "/manager", user="65532:65532") for each in TODAYS_OPERATORS),
+    OperatorImage("docker.io/realnode/karpenter:v1.14.0", "karpenter", "/karpenter", user="65532:65532"),
 )
+
+
+def karpenter() -> list[dict[str, Any]]:
+    """Return the objects of Karpenter's kwok provider; its definitions of pools and claims are there."""
+    source = module_folder(HERE / "karpenter", "sigs.k8s.io/karpenter") / "kwok"
+    definitions = [path.read_text(encoding="utf-8") for path in sorted((source / "apis" / "crds").glob("*.yaml"))]
+    templates = [
+        source / "charts" / "templates" / f"{name}.yaml" for name in ("clusterrole", "clusterrole-kwok", "role")
+    ]
+    rules = [rule for path in templates for one in _without_helm(path) for rule in one.get("rules", ())]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "karpenter"},
+        "rules": rules,
+    }
+    manifest = (HERE / "manifests" / "karpenter.yaml").read_text(encoding="utf-8")
+    return [*(yaml.safe_load(text) for text in definitions), role, *yaml.safe_load_all(manifest)]
+
+
+def _without_helm(template: Path) -> list[dict[str, Any]]:
+    lines = template.read_text(encoding="utf-8").splitlines()
+    return list(yaml.safe_load_all("\n".join(line for line in lines if "{{" not in line)))

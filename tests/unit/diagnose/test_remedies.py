@@ -9,7 +9,8 @@ import pytest
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.parse_input import parse_evidence
 from actions.cluster.diagnose.select import ObjectSelector, select_evidence
-from tests.unit.diagnose.samples import Document, an_event, why
+from tests.unit.diagnose.samples import Document, a_node, an_event, why
+from tests.unit.diagnose.troubles import workload
 
 GPUS = {"nvidia.com/gpu": "8"}
 SHORT = (
@@ -303,3 +304,25 @@ def test_a_loss_that_is_none_is_quoted_with_its_line_where_others_stand_before_i
     ]
     (found,) = why({"logs": {"train-0": "  0%|    | 0/10 [00:00<?, ?it/s]\n" + "".join(lines)}})
     assert [quote.partition(",")[0] for quote in found.evidence] == ["{'loss': '2.31'", "{'loss': 'nan'"]
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("insufficient unused quota for cpu in flavor small, 1 more needed", "until quota is free"),
+        (
+            "insufficient quota for cpu in flavor small, previously considered podsets requests (0) + current podset"
+            " request (4) > maximum capacity (1)",
+            "which can never hold it",
+        ),
+    ],
+)
+def test_a_job_that_a_queue_can_never_hold_is_not_told_to_wait(message: str, words: str) -> None:
+    (found,) = why(workload("Pending", f"couldn't assign flavors to pod set main: {message}"))
+    assert words in found.headline
+
+
+def test_a_node_whose_kubelet_never_reported_has_not_been_lost() -> None:
+    silent = {"status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status."}
+    (found,) = why({"nodes": [a_node("n1", "m5.large", None, **silent)]})
+    assert "has never answered" in found.headline

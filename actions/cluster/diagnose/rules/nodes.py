@@ -80,12 +80,14 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
             )
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
-        state = "no longer answers" if silent else "is not ready"
+        is_new = ready.reason == "NodeStatusNeverUpdated"
+        state = "has never answered" if is_new else "no longer answers" if silent else "is not ready"
         yield finding(
             Code.NODE_LOST,
             f"Node {node.name} {state}{_pods_on(evidence, node)}",
             [ready.message or ready.reason, field_quote("reason", ready.reason)],
-            "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
+            "Look at the instance (status checks, console output); replace it"
+            + ("." if is_new else " and resume from the last checkpoint."),
         )
     yield from _lost_by_event(evidence)
 

@@ -41,6 +41,11 @@ _UNTIL_QUOTA = (
 )
 _UNTIL = (
     (
+        re.compile(r"> maximum capacity"),
+        ", which can never hold it",
+        "Ask for less, or raise the quota of its ClusterQueue: kubectl describe clusterqueue.",
+    ),
+    (
         re.compile(r"Queue \S{1,120} (?:doesn't|does not) exist|Queue \S{1,120} not found"),
         " that is not there",
         "Correct the label kueue.x-k8s.io/queue-name, or make the queue: kubectl get localqueues,clusterqueues -A.",
@@ -64,9 +69,10 @@ def _kueue(evidence: Evidence) -> Iterator[Finding]:
         evicted = workload.condition("Evicted")
         quotes = [one.message or one.reason for one in (waiting, evicted) if one is not None and one.type]
         queue = str(workload.spec.get("queueName") or "")
-        told = _brief(waiting.message) if waiting is not None else ""
+        said = waiting.message if waiting is not None else ""
+        told = _brief(said)
         until, step = (
-            next((row[1:] for row in _UNTIL if row[0].search(told)), _UNTIL_QUOTA)
+            next((row[1:] for row in _UNTIL if row[0].search(said)), _UNTIL_QUOTA)
             if not workload.has("QuotaReserved")
             else (" until its admission checks are ready", "See what they wait for: kubectl describe workload.")
         )
@@ -92,7 +98,7 @@ def _is_gated(conditions: object) -> bool:
 
 
 def _brief(message: str) -> str:
-    return message.split(". ", maxsplit=1)[0].rstrip(".")[:160]
+    return message.split(". ", maxsplit=1)[0].rstrip(".")[:200]
 
 
 def _volcano_queue(evidence: Evidence) -> Iterator[Finding]:

@@ -1,0 +1,62 @@
+"""Operators that no blueprint installs, put into the cluster as their releases say."""
+
+from __future__ import annotations
+
+import yaml
+
+from tests.realnode.harness.today import TODAYS_OPERATORS, karpenter
+from tests.realnode.support import Document, get, kubectl, until
+
+_FIRST = ("Namespace", "CustomResourceDefinition")
+_UNREACHED = "APIService"
+"""Kueue's shows positions in a queue; the API server does not reach it here, and then no namespace would end."""
+DEPLOYMENTS = {
+    "kueue": ("kueue-system", "kueue-controller-manager"),
+    "jobset": ("jobset-system", "jobset-controller-manager"),
+    "trainer": ("kubeflow-system", "kubeflow-trainer-controller-manager"),
+    "lws": ("lws-system", "lws-controller-manager"),
+    "karpenter": ("kube-system", "karpenter"),
+}
+_READY_SECONDS = 180
+"""Each has to make its certificates, and to see them mounted."""
+
+
+def install_all() -> None:
+    """Install all of them, each when the one before it is ready."""
+    for each in TODAYS_OPERATORS:
+        _install(each.manifests(), *DEPLOYMENTS[each.name])
+    _install(karpenter(), *DEPLOYMENTS["karpenter"])
+
+
+def _install(documents: list[Document], namespace: str, deployment: str) -> None:
+    first = [one for one in documents if one["kind"] in _FIRST]
+    _apply(first)
+    names = {one["metadata"]["name"] for one in first if one["kind"] == "CustomResourceDefinition"}
+    until(lambda: names <= _established(), f"the definitions of {deployment}")
+    _apply([one for one in documents if one["kind"] not in (*_FIRST, _UNREACHED)])
+    kubectl(
+        "-n", namespace, "rollout", "status", f"deployment/{deployment}", f"--timeout={_READY_SECONDS}s", seconds=200
+    )
+    webhooks = [one["metadata"]["name"] for one in documents if one["kind"] == "ValidatingWebhookConfiguration"]
+    until(lambda: all(_has_authority(one) for one in webhooks), f"the authority of {deployment}'s webhooks")
+
+
+def _apply(documents: list[Document]) -> None:
+    kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(documents))
+
+
+def _has_authority(configuration: str) -> bool:
+    webhooks = get("validatingwebhookconfiguration", configuration)["webhooks"]
+    return all(one["clientConfig"].get("caBundle") for one in webhooks)
+
+
+def _established() -> set[str]:
+    """The names of the definitions that are served."""
+    found = get("crds")["items"]
+    return {
+        one["metadata"]["name"]
+        for one in found
+        if any(
+            told["type"] == "Established" and told["status"] == "True" for told in one["status"].get("conditions") or ()
+        )
+    }
