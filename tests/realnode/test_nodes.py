@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.realnode.equipment import equip
 from tests.realnode.running import real_nodes
 from tests.realnode.support import apply, get, is_node_ready, kubectl, stopped, until
 
@@ -56,6 +57,9 @@ _POD = {
 
 
 def test_a_pod_has_devices_names_and_a_volume() -> None:
+    nodes = real_nodes()
+    name = sorted(nodes.nodes)[-1]
+    equip(nodes.kubeconfig, name, Path(nodes.nodes[name]), "g5.12xlarge")
     apply(_VOLUME, _CLAIM, _POD)
     try:
         kubectl("wait", "pod/parts", "--for=condition=Ready", "--timeout=60s")
