@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock, Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
 import boto3
 import botocore.session
 import pytest
-from moto.server import ThreadedMotoServer
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
 
 REGION = "us-west-2"
 
@@ -23,14 +26,29 @@ def an_account() -> Iterator[str]:
     """Serve an empty account on a free port of 127.0.0.1; gives the address for `AWS_ENDPOINT_URL`."""
     with services_read_once(), pytest.MonkeyPatch.context() as patched:
         patched.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # hundreds of images, made anew for every empty account
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-        server.start()
-        host, port = server.get_host_and_port()
-        address = f"http://{host}:{port}"
+        server = make_server("127.0.0.1", 0, _OneAtATime(), threaded=True)
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{server.port}"
         with urlopen(Request(f"{address}/moto-api/reset", method="POST")):
             pass  # of what this process keeps for all servers
         yield address
-        server.stop()
+        server.shutdown()
+        thread.join()
+
+
+class _OneAtATime:
+    """Moto, one request after the other: it looks at `If-Match` and writes in two steps, S3 in one."""
+
+    def __init__(self) -> None:
+        self._app: Any = DomainDispatcherApplication(create_backend_app)
+        self._lock = Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        environ["wsgi.input"] = io.BytesIO(body)
+        with self._lock:
+            return list(self._app(environ, start_response))
 
 
 _shared_loader = cache(botocore.session.create_loader)
