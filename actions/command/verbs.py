@@ -225,6 +225,22 @@ COMMANDS: tuple[Command, ...] = (
         Danger.CONFIRM,
         True,
     ),
+    Command(
+        "suspend",
+        "Suspend a job",
+        "End the pods of the job and keep it, by its kind's own suspension.",
+        TargetArguments,
+        Danger.CONFIRM,
+        True,
+    ),
+    Command(
+        "unsuspend",
+        "Go on with a job",
+        "Let a suspended job make its pods again.",
+        TargetArguments,
+        Danger.CONFIRM,
+        True,
+    ),
     Command("cordon", "Cordon a node", "Let no new pods onto the node.", TargetArguments, Danger.CONFIRM, True),
     Command("uncordon", "Uncordon a node", "Let new pods onto the node again.", TargetArguments, Danger.CONFIRM, True),
     Command(
