@@ -258,6 +258,9 @@ _OTHERS = (
     ),
     KubeKind("resource.k8s.io", "ResourceClaim", "resourceclaims", ("v1", "v1beta2", "v1beta1")),
     KubeKind("kueue.x-k8s.io", "Workload", "workloads", ("v1beta1", "v1beta2"), ("wl",), is_evidence=True),
+    KubeKind("kueue.x-k8s.io", "LocalQueue", "localqueues", ("v1beta1", "v1beta2")),
+    KubeKind("kueue.x-k8s.io", "ClusterQueue", "clusterqueues", ("v1beta1", "v1beta2"), ("cq",), is_namespaced=False),
+    KubeKind("kueue.x-k8s.io", "Cohort", "cohorts", ("v1beta1", "v1beta2"), is_namespaced=False),
 )
 KINDS = (*JOBS, *_OTHERS)
 """Every row. Where two groups have a kind of the same name, the one that is meant by the bare name is first."""

@@ -36,7 +36,7 @@ def install_all() -> None:
 @contextmanager
 def running_volcano(scratch: Path) -> Iterator[None]:
     """Run Volcano from the manifest of its release while the context is entered."""
-    manifest = next(str(path) for path in fill_mirror(scratch) if "volcano" in str(path))
+    manifest = next(str(path) for path in fill_mirror(scratch) if path.parent.parent.name == "volcano")
     kubectl("apply", "--server-side", "-f", manifest)
     try:
         kubectl("wait", "deployments", "--all", "-n", "volcano-system", "--for=condition=Available", "--timeout=80s")
