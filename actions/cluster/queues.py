@@ -80,7 +80,8 @@ class QueuedWork(msgspec.Struct, frozen=True):
 class WorkQueue(msgspec.Struct, frozen=True):
     """A ClusterQueue of Kueue or a Queue of Volcano with its work: with quota, waiting in order, inactive."""
 
-    system: str
+    program: str
+    """`Kueue` or `Volcano`."""
     name: str
     parent: str
     """The cohort, with those above it, or the parent queue; empty without one."""
@@ -139,7 +140,7 @@ def queues_of(documents: Iterable[Object], positions: Positions) -> tuple[WorkQu
         _queue(WorkQueue("Volcano", name, _parent(volcano.get(name, {}))), volcano.get(name), gangs, None)
         for name in {*volcano, *(one.queue for one in gangs)}
     ]
-    return tuple(sorted(queues, key=lambda queue: (queue.system, queue.name)))
+    return tuple(sorted(queues, key=lambda queue: (queue.program, queue.name)))
 
 
 def _queue(
@@ -165,7 +166,7 @@ def _queue(
     found = replace(queue, order=BY_KUEUE if told is not None else COMPUTED, work=(*held, *ordered, *idle))
     if document is None:
         return found
-    state, shares = _state_and_shares(queue.system, document)
+    state, shares = _state_and_shares(queue.program, document)
     return replace(found, state=state, shares=shares)
 
 

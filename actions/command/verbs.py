@@ -204,6 +204,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("copy", "Copy", "Copy the selected name, or lines of the log, to the terminal's clipboard.", CopyArguments),
     Command("save", "Save the log", "Write the lines of the log that are shown to a file.", SaveArguments),
     Command("watch", "Watch a job", "Show logs, accelerators and curves of any job of the cluster.", WatchArguments),
+    Command("queue", "Find it in its queue", "The place of a job in its queue, and what is before it.", WatchArguments),
     Command(
         "forward",
         "Forward a port",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,13 +97,33 @@ def test_a_job_of_volcano_is_not_the_batch_job_of_its_name(program: ProgramOnNod
         apply_file(_MANIFESTS / "volcano-job.yaml")
         until(lambda: _ready(r"same-rank-[01]")[1:], "the gang", seconds=120)
         assert _sources(program, "vcjob/kinds/same", 2) == {"same-rank-0", "same-rank-1"}
-        assert program.run("why", "vcjob/kinds/same").stdout.strip() == _FINE
-        assert "exit 3" in program.run("why", "job/kinds/same").stdout
+        assert "the other one" not in program.run("why", "vcjob/kinds/same").stdout
+        assert "Job same has failed: the other one" in program.run("why", "job/kinds/same").stdout
+        assert "is admitted in queue default" in program.run("queues", "vcjob/kinds/same").stdout
         _play(program, tmp_path, _CHANGE.format(verb="suspend", job="vcjob/kinds/same"))
         until(lambda: not _present(r"same-rank-[01]"), "the end of the gang", seconds=120)
         _play(program, tmp_path, _CHANGE.format(verb="unsuspend", job="vcjob/kinds/same"))
         until(lambda: _ready(r"same-rank-[01]"), "the gang again", seconds=120)
         kubectl("delete", "vcjob", "-n", _NAMESPACE, "same")
+
+
+def test_jobs_of_a_queue_have_their_places_in_it(program: ProgramOnNodes) -> None:
+    apply_file(_MANIFESTS / "queue-of-kinds.yaml")
+    until(lambda: _places(program)[1:] == [1, 2], "the order of the queue", seconds=60)
+    (queue,) = [one for one in _queues(program) if one["name"] == "kinds"]
+    assert queue["shares"] == [{"flavor": "kinds", "resource": "cpu", "quota": "1", "used": "1", "borrowed": "0"}]
+    assert [one["job_name"] for one in queue["work"]] == ["runs", "urgent", "patient"]
+    told = program.run("queues", "job/kinds/patient").stdout
+    assert re.search(r"number 2 in queue kinds\.\n.*insufficient unused quota.*\n  1\. kinds/job-urgent-", told)
+
+
+def _queues(program: ProgramOnNodes) -> list[dict[str, Any]]:
+    return list(json.loads(program.run("queues", "-o", "json").stdout)["queues"])
+
+
+def _places(program: ProgramOnNodes) -> list[int]:
+    """Return the positions of all work of the queue."""
+    return [work["position"] for queue in _queues(program) if queue["name"] == "kinds" for work in queue["work"]]
 
 
 def _play(program: ProgramOnNodes, folder: Path, script: str) -> None:

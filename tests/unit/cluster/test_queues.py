@@ -74,7 +74,7 @@ def the_queue(queues: tuple[WorkQueue, ...], name: str) -> WorkQueue:
 
 def test_a_queue_has_quota_and_what_waits_in_order() -> None:
     queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {}), "team")
-    assert (queue.system, queue.parent, queue.state, queue.order) == ("Kueue", "research < all", "Active", COMPUTED)
+    assert (queue.program, queue.parent, queue.state, queue.order) == ("Kueue", "research < all", "Active", COMPUTED)
     assert queue.shares == (QueueShare("p5", "nvidia.com/gpu", "16", "24", "8"),)
     assert [(one.name, one.state, one.position) for one in queue.work] == [
         ("job-runs", "admitted", 0),
@@ -126,7 +126,7 @@ def test_gangs_wait_by_priority_and_age() -> None:
     ]
     top = an_object("scheduling.k8s.io/v1", "PriorityClass", "top", value=100)
     (found,) = queues_of([queue, top, *gangs], {})
-    assert (found.system, found.parent, found.state) == ("Volcano", "root", "Open")
+    assert (found.program, found.parent, found.state) == ("Volcano", "root", "Open")
     assert found.shares == (QueueShare("", "cpu", "8", "4", ""),)
     assert [(one.name, one.position) for one in found.work] == [("runs", 0), ("high", 1), ("low", 2)]
     assert found.work[-1].job == "Job.batch.volcano.sh/ml/same"

@@ -84,14 +84,14 @@ def _queues_text(found: QueueList) -> str:
     now = SystemClock().now().timestamp()
     text = aligned_text([_QUEUE_HEADS, *(row for queue in found.queues for row in _quota_rows(queue))])
     work = [_work_row(one, now) for queue in found.queues for one in queue.work]
-    orders = {f"{queue.system} {queue.name}: {queue.order}" for queue in found.queues if queue.pending}
+    orders = {f"{queue.program} {queue.name}: {queue.order}" for queue in found.queues if queue.pending}
     told = "".join(f"In order, {order}.\n" for order in sorted(orders))
     return text + (f"\n{aligned_text([_WORK_HEADS, *work])}{told}" if work else "")
 
 
 def _quota_rows(queue: WorkQueue) -> list[tuple[str, ...]]:
     counts = (str(sum(one.state == "admitted" for one in queue.work)), str(len(queue.pending)), queue.state)
-    names = (queue.name, queue.system, queue.parent or "-")
+    names = (queue.name, queue.program, queue.parent or "-")
     shares = [(one.flavor, one.resource, one.quota, one.used, one.borrowed) for one in queue.shares]
     return [(*names, *(cell or "-" for cell in share), *counts) for share in shares or [("",) * 5]]
 
