@@ -141,8 +141,10 @@ def some_queues() -> Step:
     found = QueueList(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {}), ("Volcano is not installed here.",))
 
     async def step(console: FixedConsole) -> None:
+        pane = console.app.workspace.pane("queues")
+        assert isinstance(pane, QueuesPane)
+        pane.take(found)
         await console.line("open queues")
-        console.app.screen_stack[0].query_one(QueuesPane).take(found)
 
     return step
 
