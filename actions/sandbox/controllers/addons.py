@@ -8,7 +8,6 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
     CLAIMS,
-    COMMANDS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
@@ -43,7 +42,7 @@ from actions.sandbox.model.options import SandboxOptions
 
 ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
-    POD_GROUPS, QUEUES, COMMANDS, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
+    POD_GROUPS, QUEUES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
 )  # fmt: skip
 """The kinds whose caches they read."""
 
