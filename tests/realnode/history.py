@@ -1,4 +1,4 @@
-"""What happened in a namespace, on whichever cluster, in a form in which two of them can be compared."""
+"""The history of a namespace, in a form in which those of two clusters can be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHANCE = (
     (re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?![a-z0-9])"), "-<suffix>"),
     (re.compile(r"0/\d+ nodes are unavailable: \d+"), "0/N nodes are unavailable: N"),
 )
-"""What differs each time, and the number of nodes."""
+"""Patterns of all that differs each time, and of the number of nodes."""
 _RAY = re.compile(r"(ray start(?: --head)?)((?:  --[^ \"]+)+) *")
 """KubeRay keeps the flags in a map."""
 _OWNER = ("kind", "name", "controller", "blockOwnerDeletion")
@@ -27,7 +27,9 @@ _JOB = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "
 _SERVICE = ("type", "selector", "ports")
 _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
-_NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "default-scheduler ")
+_NOT_OF_OPERATORS = ("kubelet", "default-scheduler")
+_IN_PASSING = "Error pod "
+"""Of an event of the training operator about a moment, which it may miss."""
 _LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")
 """Of a status: behind what it tells of by a moment, or new each time."""
 
@@ -41,15 +43,15 @@ class Seen:
 
     @property
     def version(self) -> int:
-        """By which the changes of all kinds have one order."""
+        """The number that orders the changes of all kinds."""
         return int(self.document["metadata"]["resourceVersion"])
 
 
 def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
-    """Return all that is told of a namespace, by what it is about.
+    """Return the history by subject: an object, its status, its steps, the events of one source about it.
 
-    The last state of each object and of its status, the steps of the status without repetitions, and what each operator
-    has told of it. Of pods no step is told before they run, and none of their end by deletion: these are the kubelet's.
+    Steps have no repetitions. Those of pods begin when they run and leave out their end by deletion: these are the
+    kubelet's.
     """
     told: dict[str, Any] = {}
     for change in changes:
@@ -71,7 +73,7 @@ def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
 
 def _tell(told: dict[str, Any], event: Document) -> None:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
-    if source in _NOT_OF_OPERATORS:
+    if source in _NOT_OF_OPERATORS or event["message"].startswith(_IN_PASSING):
         return
     about = event["involvedObject"]
     line = f"{event['type']} {event['reason']}: {' '.join(event['message'].split())}"
@@ -131,7 +133,7 @@ _STEPS: dict[str, Callable[[Document], object]] = {
     "RayJob": _of_ray_job,
     "PodGroup": _nothing,
 }
-"""What of a status makes a step. That of a gang begins before all its pods are there: only its end counts."""
+"""The part of a status that makes a step. A gang begins before all its pods are there: only its end counts."""
 
 
 def _without_chance(document: Document) -> Document:

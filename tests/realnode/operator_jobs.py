@@ -1,4 +1,4 @@
-"""Small jobs of each operator, the same on every cluster: manifests, what a user does meanwhile, when they are over."""
+"""Small jobs of each operator: manifests, changes by a user, and the condition by which they are over."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def _ray_cluster(*, workers: int = 0, gpus: int = 0, **placement: Any) -> Docume
         return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **placement}}
 
     ports = [{"name": "dashboard", "containerPort": 8265}, {"name": "redis", "containerPort": 6379}]
-    head: Document = {"name": "ray-head", "image": _RAY, "ports": ports}
+    head: Document = {"name": "ray-head", "image": _RAY, "ports": ports, "resources": {"requests": {"cpu": "10m"}}}
     if gpus:
-        head["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        head["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
     counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), workers)
     worker = template({"name": "ray-worker", "image": _RAY})
     group = {"groupName": "workers", **counts, "rayStartParams": {}, "template": worker}
@@ -179,4 +179,4 @@ OPERATOR_JOBS = (
         _is(POD_GROUPS, "ray-rc-pg", "Unschedulable"),
     ),
 )
-"""What the blueprints' stages do with operators, without what costs time in it. A real Ray does: CI leaves it out."""
+"""The blueprints' uses of operators, with short programs. A real Ray is slow: CI leaves its job out."""

@@ -163,7 +163,7 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
 
 
 class _Stage:
-    """What is seen of one namespace."""
+    """The changes in one namespace."""
 
     def __init__(self, namespace: str) -> None:
         self.changes: list[Seen] = []

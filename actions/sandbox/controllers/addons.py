@@ -35,8 +35,7 @@ from actions.sandbox.controllers.kubeflow.mpi_job import MPIJobController
 from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import PodDashboard
-from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
-from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
+from actions.sandbox.controllers.volcano.scheduler import VolcanoQueueController, VolcanoScheduler
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 

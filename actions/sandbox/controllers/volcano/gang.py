@@ -106,7 +106,7 @@ class Gang(msgspec.Struct):
         return f"{missing}/{len(self.pods)} tasks in gang unschedulable: {self.not_ready_message()}"
 
     def not_ready_message(self) -> str:
-        """Return what is told of a pod for which nothing else is: how many are in which state after the attempt."""
+        """Return the message of a pod without one of its own: the numbers of pods by state after the attempt."""
         waiting = len(self.pending) - len(self.placed)
         tried = {_PENDING: waiting, "Allocated": len(self.placed), "minAvailable": self.least}
         states = {**self.statuses, **tried}

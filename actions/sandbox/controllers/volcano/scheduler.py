@@ -1,4 +1,4 @@
-"""Volcano's scheduler, as version 1.15.1 behaves: gangs in queues, all or nothing, a cycle a second.
+"""Volcano's scheduler and its controller of Queues, version 1.15.1: gangs in queues, all or nothing, a cycle a second.
 
 Source: the real Volcano 1.8.2 and 1.15.1 with the actions and plugins of its release. It acts only while the Deployment
 volcano-scheduler has a ready pod.
@@ -12,7 +12,17 @@ from actions.cluster.state.pod_requests import parse_quantity
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
-from actions.sandbox.clientkit.kinds import CLAIMS, NODES, POD_GROUPS, PODS, QUEUES, Document, key_of, uid_of
+from actions.sandbox.clientkit.kinds import (
+    CLAIMS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    Document,
+    is_deleting,
+    key_of,
+    uid_of,
+)
 from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import phase_of
 from actions.sandbox.controllers.core.scheduler import (
@@ -29,6 +39,7 @@ from actions.sandbox.controllers.volcano.gang import (
     PENDING,
     Gang,
     allocated_of,
+    counters,
     group_status,
     least_resources,
     phase_of_group,
@@ -36,6 +47,7 @@ from actions.sandbox.controllers.volcano.gang import (
 )
 
 SCHEDULER = "volcano-system/volcano-scheduler"
+_CONTROLLERS = "volcano-system/volcano-controllers"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 _SOURCE = "volcano"
 _PERIOD_SECONDS = 1.0
@@ -270,3 +282,39 @@ def _limits(queue: Document, total: Amounts) -> Amounts:
     capability = (queue.get("spec") or {}).get("capability") or {}
     limits = {name: parse_quantity(str(amount)) for name, amount in capability.items()}
     return {name: min(total.get(name, limit), limit) for name, limit in (total | limits).items()}
+
+
+class VolcanoQueueController(Controller):
+    """Reconciles Queues: their state and counters, while the Deployment volcano-controllers has a ready pod.
+
+    Args:
+        client: The API.
+        caches: Of Queues, PodGroups and Deployments.
+    """
+
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
+        super().__init__()
+        self._client = client
+        self._caches = caches
+        self._operator = KubernetesOperator(caches, _CONTROLLERS)
+        caches[QUEUES].listen(lambda queue: self.wake(key_of(queue)))
+        caches[POD_GROUPS].listen(self._on_group)
+        self._operator.on_change(lambda: self.wake_each(caches[QUEUES]))
+
+    def _on_group(self, group: Document) -> None:
+        self.wake(str(group["spec"].get("queue") or ""))
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring the status up to date: a Queue is always open."""
+        queue = self._caches[QUEUES].get(key)
+        if queue is None or is_deleting(queue) or not self._operator.is_ready:
+            return None
+        groups = [one for one in self._caches[POD_GROUPS].objects.values() if one["spec"].get("queue") == key]
+        old = queue.get("status") or {}
+        new = {"state": "Open", **counters(groups)}
+        if "allocated" not in old:
+            new |= {"allocated": {}, "reservation": {}}
+        change = {name: value for name, value in new.items() if old.get(name) != value}
+        if change:
+            await self._client.patch_status(QUEUES, queue, change)
+        return None
