@@ -73,9 +73,11 @@ def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
 
 def _tell(told: dict[str, Any], event: Document) -> None:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
-    if source in _NOT_OF_OPERATORS or event["message"].startswith(_IN_PASSING):
-        return
     about = event["involvedObject"]
+    # Volcano warns of a gang while its pods are made; the condition stays.
+    is_of_growth = about["kind"] == "PodGroup" and event["type"] == "Warning"
+    if source in _NOT_OF_OPERATORS or event["message"].startswith(_IN_PASSING) or is_of_growth:
+        return
     line = f"{event['type']} {event['reason']}: {' '.join(event['message'].split())}"
     lines = told.setdefault(f"{about['kind']} {about['name']}: told by {source}", [])
     if line not in lines:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actions.sandbox.clientkit.kinds import MPI_JOBS, POD_GROUPS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, Kind
+from actions.sandbox.clientkit.kinds import JOBS, MPI_JOBS, POD_GROUPS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, Kind
 
 Document = dict[str, Any]
 Statuses = Mapping[tuple[str, str], Document]
@@ -100,14 +100,25 @@ def _mpi(script: str, **run_policy: Any) -> Document:
         "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": _template("launcher", script)},
         "Worker": {"replicas": 2, "template": _template("worker", _FOREVER)},
     }
-    return _object(MPI_JOBS, "mj", {"slotsPerWorker": 1, "runPolicy": run_policy, "mpiReplicaSpecs": roles})
+    about = {"slotsPerWorker": 1, "launcherCreationPolicy": "WaitForWorkersReady"}
+    return _object(MPI_JOBS, "mj", {**about, "runPolicy": run_policy, "mpiReplicaSpecs": roles})
 
 
-def _ray_cluster(*, workers: int = 0, gpus: int = 0, **placement: Any) -> Document:
-    """A gang of a head, which may ask for GPUs or for certain nodes, and workers."""
+def _gang(**placement: Any) -> Sequence[Document]:
+    """A PodGroup of one, as the preflight of the Ray blueprint has one of two, and the Job with its pod."""
+    template = _template("sleep", "sleep 3")
+    template["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "gang"}}
+    template["spec"] |= {"schedulerName": "volcano", "restartPolicy": "Never", **placement}
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
+    group = _object(POD_GROUPS, "gang", {"minMember": 1, "minResources": {"cpu": "10m"}})
+    return [group, _object(JOBS, "gang", {"template": template})]
 
-    def template(container: Document, **placement: Any) -> Document:
-        return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **placement}}
+
+def _ray_cluster(*, workers: int = 0, gpus: int = 0) -> Document:
+    """A gang of a head, which may ask for GPUs, and workers."""
+
+    def template(container: Document) -> Document:
+        return {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}
 
     ports = [{"name": "dashboard", "containerPort": 8265}, {"name": "redis", "containerPort": 6379}]
     head: Document = {"name": "ray-head", "image": _RAY, "ports": ports, "resources": {"requests": {"cpu": "10m"}}}
@@ -118,7 +129,7 @@ def _ray_cluster(*, workers: int = 0, gpus: int = 0, **placement: Any) -> Docume
     group = {"groupName": "workers", **counts, "rayStartParams": {}, "template": worker}
     spec = {
         "rayVersion": "2.22.0",
-        "headGroupSpec": {"rayStartParams": {"dashboard-host": "0.0.0.0"}, "template": template(head, **placement)},
+        "headGroupSpec": {"rayStartParams": {"dashboard-host": "0.0.0.0"}, "template": template(head)},
         "workerGroupSpecs": [group] if workers else [],
     }
     return _object(RAY_CLUSTERS, "rc", spec, labels={"ray.io/scheduler-name": "volcano"})
@@ -173,10 +184,11 @@ OPERATOR_JOBS = (
         _deployed({"well": "Complete", "badly": "Failed"}),
     ),
     OperatorJob("gang-too-large", [_ray_cluster(gpus=64)], _is(POD_GROUPS, "ray-rc-pg", "Unschedulable")),
+    OperatorJob("gang-placed", _gang(), _is(JOBS, "gang", "Complete")),
     OperatorJob(
         "gang-without-nodes",
-        [_ray_cluster(nodeSelector={"instance-type": "absent"})],
-        _is(POD_GROUPS, "ray-rc-pg", "Unschedulable"),
+        _gang(nodeSelector={"instance-type": "absent"}),
+        _is(POD_GROUPS, "gang", "Unschedulable"),
     ),
 )
 """The blueprints' uses of operators, with short programs. A real Ray is slow: CI leaves its job out."""
