@@ -93,7 +93,7 @@ _SCREENS = [
     {"screenshot": "stale.svg"},
     {"wait": {"text": "─ live ─", "within": "2m"}},
 ]
-"""What a console shows of an API server that is away and comes back."""
+"""Screens of a console, of an API server that is away and comes back."""
 _LINE = re.compile(r"step (\d+)/9000 loss (\S+)")
 
 

@@ -174,9 +174,9 @@ class LogFollower:
         since: The position to continue from.
         tail_lines: The number of old lines to begin with; all of them if `None`. Ignored with `since`.
         clock: For waits.
-        silence_seconds: A stream silent for this long is opened again, if the log's last line is told when it is asked
-            for: a node that is cut off says nothing, as a program that prints nothing. Each further time it is twice as
-            long, up to 90 s, until there is a line.
+        silence_seconds: A stream silent for this long is opened again, once a request for the log's last line has an
+            answer: streams from a node without a network, and of a program that prints nothing, are equally silent. It
+            doubles with each silence, up to 90 s, until there is a line.
         observer: Receives everything besides the lines.
     """
 
