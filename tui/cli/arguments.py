@@ -216,6 +216,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
         run_commands(runs)
     approve = commands.add_parser("approve", help="approve the Terraform plan of the stage that waits")
     approve_options(approve)
+    _alarms(commands)
     _support(commands, cluster)
     _serve(commands, cluster)
     _sandbox(commands)
@@ -461,6 +462,14 @@ def _prices(commands: Commands) -> None:
     refresh.add_argument("--no-spot", action="store_true", help="leave out spot prices, which change by the hour")
     _price_file(refresh)
     add_options(refresh, [option for option in cluster_options() if option[0][0] == "--profile"], suppress=True)
+
+
+def _alarms(commands: Commands) -> None:
+    alarms = commands.add_parser("alarms", help="list the alarms of runs that nobody has acknowledged")
+    output_option(alarms)
+    verbs = alarms.add_subparsers(dest="verb", metavar="VERB")
+    verbs.add_parser("ack", help="acknowledge them all, for every console")
+    verbs.add_parser("test", help="send a test alarm by the hook and the webhook of config.yaml")
 
 
 def _support(commands: Commands, cluster: Options) -> None:

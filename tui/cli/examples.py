@@ -137,6 +137,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui sandbox faults                 what can be made to fail",
     ),
     "sandbox faults": ("eksml-tui sandbox faults clear            clear all faults",),
+    "alarms": (
+        "eksml-tui alarms                         what waits, and whether it was sent",
+        "eksml-tui alarms test                    does the webhook take one?",
+    ),
+    "alarms ack": ("eksml-tui alarms ack                     no console rings for them again",),
+    "alarms test": ("eksml-tui alarms test && echo they arrive",),
     "config": (
         "eksml-tui config                         each setting, with its source",
         "eksml-tui config --schema                a JSON Schema, for editors that check YAML",

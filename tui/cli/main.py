@@ -25,6 +25,7 @@ _COMMANDS = {
     "events": "tui.cli.tables.cluster:print_events",
     "cost": "tui.cli.tables.cluster:print_cost",
     "launch": "tui.cli.launch:run",
+    "alarms": "tui.cli.alarms:run",
     "approve": "tui.cli.runs:approve",
     "config": "tui.cli.tables.settings:run",
     "completion": "tui.cli.manual.completion:run",

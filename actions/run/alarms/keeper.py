@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -22,7 +23,7 @@ from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of, ope
 from actions.run.state.records import AlarmEnded, AlarmKind, AlarmRaised, AlarmSent, Body
 from actions.run.state.view import AlarmView, RunView, with_troubles
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 """Pause between two looks at the run."""
 GONE_SECONDS = 30.0
 """A cause that is observed has to be gone for so long: pods and curves come back, and a new runner has not seen any."""
@@ -134,15 +135,12 @@ class AlarmKeeper:
             wait = 0.0 if name.kind in _OF_RECORDS else GONE_SECONDS
             if name not in found and moment - self._seen[name] >= wait:
                 await self._journal.write(AlarmEnded(alarm.seq))
+        recent = Counter(alarm.kind for alarm in view.alarms if now - alarm.at < 3600)
         for name, new in found.items():
-            if name not in known and not self._is_too_often(view, name.kind, now):
+            if name not in known and (name.kind in _OF_RECORDS or recent[name.kind] < MOST_AN_HOUR):
+                recent[name.kind] += 1
                 await self._raise(new)
         self._send(await self._journal.view())
-
-    def _is_too_often(self, view: RunView, kind: AlarmKind, now: float) -> bool:
-        if kind in _OF_RECORDS:
-            return False
-        return sum(alarm.kind is kind and now - alarm.at < 3600 for alarm in view.alarms) >= MOST_AN_HOUR
 
     async def _raise(self, alarm: Alarm) -> None:
         names: tuple[str, ...] = ()

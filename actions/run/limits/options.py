@@ -286,7 +286,7 @@ def limit_words(limits: Limits) -> tuple[str, ...]:
 
 
 def idle_words(limits: Limits) -> str:
-    """Return an idle limit in words: `idle for 30 min (below 5 %)`."""
+    """Return an idle limit in words: `idle for 30m (below 5 %)`."""
     return f"idle for {brief_duration(limits.idle_minutes * 60)} (below {limits.idle_below_pct:g} %)"
 
 

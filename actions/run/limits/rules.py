@@ -200,11 +200,12 @@ def _idle(limits: Limits, known: IdleKnown, now: float) -> LimitStatus:
 def idle_bill(view: RunView, now: float) -> str:
     """Return what the idle time has cost so far, at the present price of an hour, in one sentence."""
     spending = spending_of(view, now)
-    if view.idle.since is None or spending is None or not spending.usd_per_hour:
+    hourly = Decimal(0) if spending is None else spending.usd_per_hour + spending.may_usd_per_hour
+    if view.idle.since is None or spending is None or not hourly:
         return "What that has cost is not known: the run has no prices."
-    cost = spending.usd_per_hour * Decimal(str(max(0.0, now - view.idle.since))) / 3600
-    least = "at least " if spending.unpriced or spending.by_use else ""
-    return f"That has cost {least}{format_usd(cost)} so far, {format_usd(spending.usd_per_hour)}/h."
+    cost = hourly * Decimal(str(max(0.0, now - view.idle.since))) / 3600
+    bound = _bound(spending.may_usd_per_hour, is_open=bool(spending.unpriced or spending.by_use))
+    return f"That has cost {bound}{format_usd(cost)} so far, {format_usd(hourly)}/h."
 
 
 def _bound(may: Decimal, *, is_open: bool) -> str:
