@@ -202,6 +202,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _why(commands, cluster)
     _audit(commands, cluster)
     _watch(commands, cluster)
+    _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
     _blueprints(commands)
@@ -324,6 +325,17 @@ def _watch(commands: Commands, cluster: Options) -> None:
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
+
+
+def _guard(commands: Commands, cluster: Options) -> None:
+    guard = commands.add_parser("guard", help="send the alarms of a job that no run has made, until it ends")
+    guard.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
+    add_options(guard, cluster, suppress=True)
+    guard.add_argument("--idle", default="", metavar="TIME", help="alarm when no accelerator was used for so long: 30m")
+    guard.add_argument(
+        "--below", default="", metavar="LOAD", help="an accelerator with less load is not used (default: 5%%)"
+    )
+    guard.add_argument("--park", action="store_true", help="suspend the job then")
 
 
 def _forward(commands: Commands, cluster: Options) -> None:

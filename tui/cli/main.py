@@ -35,6 +35,7 @@ _COMMANDS = {
     "mirror": "tui.cli.mirror:run",
     "read": "tui.cli.inspect.read:run",
     "watch": "tui.cli.inspect.watch:run",
+    "guard": "tui.cli.inspect.guard:run",
     "forward": "tui.cli.inspect.forward:run",
     "blueprints": "tui.cli.catalogue:run",
     "validate": "tui.cli.catalogue:run",

@@ -111,7 +111,7 @@ class Runner:
                     await self._wait_for_news()
                 case Finish():
                     await self._wait_for_news(self._is_behind)
-                    if not self._is_behind() and await self._journal.release():
+                    if not self._is_behind() and await self._journal.release(view.last_seq):
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:

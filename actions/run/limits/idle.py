@@ -20,6 +20,7 @@ FRESH_SECONDS = 60.0
 GAP_SECONDS = 120.0
 """So long may samples be missing: an exec that fails once is not the end of an idle time."""
 NO_ANSWER = "no accelerator of its pods has answered."
+_NOTHING = IdleKnown()
 
 
 class PodLoad(msgspec.Struct, frozen=True):
@@ -62,30 +63,42 @@ class IdleMeter:
             return self._noted(view, _rest_begins(view), now)
         if not any(stage.state is StageState.RUNNING and stage.kind in JOB_KINDS for stage in view.stages):
             self._since = None
-            return IdleKnown()
+            return _NOTHING
+        found = self.measured(loads, limit.idle_below_pct, now, before=view.idle)
+        return found if found.unknown else self._noted(view, found.since, now)
+
+    def measured(
+        self, loads: Mapping[str, PodLoad], below_pct: float, now: float, *, before: IdleKnown = _NOTHING
+    ) -> IdleKnown:
+        """Return since when accelerators at work are idle, from the first moment on.
+
+        Args:
+            loads: The newest of each pod.
+            below_pct: A device with less load is idle.
+            now: Seconds since the epoch.
+            before: What was known when this process began.
+        """
         fresh = [load for load in loads.values() if now - load.at <= FRESH_SECONDS]
         values = [value for load in fresh for value in load.loads]
-        if any(value is not None and value >= limit.idle_below_pct for value in values):
+        if any(value is not None and value >= below_pct for value in values):
             self._since, self._known_at = None, now
-            return IdleKnown()
+            return _NOTHING
+        gap = now - (self._known_at or 0.0)
         if not fresh or any(not load.loads for load in fresh) or None in values:
-            return self._unknown(view, next((load.error for load in fresh if load.error), ""), now)
-        gap = now - self._known_at
+            if gap <= GAP_SECONDS:
+                return IdleKnown(self._since if self._since is not None else before.since)
+            self._since = None
+            reason = next((load.error for load in fresh if load.error), "")
+            return IdleKnown(unknown=f"its accelerators gave no load: {reason}" if reason else NO_ANSWER)
         if self._since is None:
-            kept = view.idle.since if gap <= GAP_SECONDS else None  # of an earlier runner
+            kept = before.since if gap <= GAP_SECONDS else None  # of an earlier runner
             self._since = kept if kept is not None else min(load.at for load in fresh)
         self._known_at = now
-        return self._noted(view, self._since, now)
-
-    def _unknown(self, view: RunView, reason: str, now: float) -> IdleKnown:
-        if now - (self._known_at or 0.0) <= GAP_SECONDS:
-            return view.idle
-        self._since = None
-        return IdleKnown(unknown=f"its accelerators gave no load: {reason}" if reason else NO_ANSWER)
+        return IdleKnown(self._since)
 
     def _noted(self, view: RunView, since: float | None, now: float) -> IdleKnown:
         if since is None or now - since < IDLE_NEAR_SHARE * 60 * view.limits.idle_minutes:
-            return IdleKnown()
+            return _NOTHING
         return IdleKnown(since)
 
 
