@@ -477,7 +477,7 @@ def _prices(commands: Commands) -> None:
 
 
 def _alarms(commands: Commands) -> None:
-    alarms = commands.add_parser("alarms", help="list the alarms of runs that nobody has acknowledged")
+    alarms = commands.add_parser("alarms", help="list the alarms of runs that are not acknowledged")
     output_option(alarms)
     verbs = alarms.add_subparsers(dest="verb", metavar="VERB")
     verbs.add_parser("ack", help="acknowledge them all, for every console")

@@ -22,7 +22,7 @@ from tui.settings.settings import AlarmSettings, DesktopNotice
 
 
 class WaitingAlarm(msgspec.Struct, frozen=True):
-    """An alarm that nobody has acknowledged.
+    """An alarm that is not acknowledged.
 
     Args:
         key: Its key over all runs; the same as long as its cause is there.
@@ -129,7 +129,7 @@ async def _recorded(folder: Path, seqs: tuple[int, ...]) -> None:
 
 
 def waiting_in(run: RunSummary) -> Iterable[WaitingAlarm]:
-    """Yield the alarms of a run that nobody has acknowledged, and that its runner is stalled or gone."""
+    """Yield the alarms of a run that are not acknowledged, and that its runner is stalled or gone."""
     if run.error or run.is_copy:
         return
     for alarm in run.alarms:

@@ -51,7 +51,7 @@ def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
         _CREDENTIALS: (of_switch, "Before credentials end", "In time before the AWS credentials do."),
         _CAPACITY: (of_switch, "Before block ends", "In time before the capacity block does."),
         _IDLE: (of_text, "Idle", "30m, 1h without use of an accelerator."),
-        _BELOW: (of_text, "Idle below", "5%: less load is no use."),
+        _BELOW: (of_text, "Idle below", "5%: with less load it is unused."),
         _ACTION: (of_text, "At a limit", "What becomes of the run."),
         _WATCHDOG: (of_text, "Watchdog", "1h, 90m without a heartbeat: jobs stop."),
     }

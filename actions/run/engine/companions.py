@@ -12,8 +12,8 @@ from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
 from actions.cloud.eks import token_factory
-from actions.run.alarms.keeper import AlarmKeeper
-from actions.run.alarms.sources import CredentialsSource, TrainingSource, accelerator_loads
+from actions.run.alarms.alarm_companion import AlarmCompanion
+from actions.run.alarms.observed import CredentialsSource, TrainingSource, accelerator_loads
 from actions.run.alarms.ways import load_ways
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
@@ -153,7 +153,8 @@ def companions_of(
     access = own_access_of(folder, current, backend, store, clock)
     owner = current().owner or present_operator()
     sources = (TrainingSource(folder, clock), CredentialsSource(clock))
-    alarms = AlarmKeeper(runner_journal, sources, load_ways, clock)
+    heartbeat = runner_journal.heartbeat
+    alarms = AlarmCompanion(runner_journal, sources, load_ways, clock, troubles=lambda: heartbeat.troubles)
     found: list[Companion] = [guard, alarms, Publisher(access, folder, runner_journal, owner, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))

@@ -214,10 +214,6 @@ class RunnerJournal:
         """Set what the pods of a stage suffer from now; empty for nothing."""
         self._heartbeat.trouble(stage, text)
 
-    def troubles(self) -> Mapping[str, str]:
-        """Return what the pods of stages suffer from now, by stage."""
-        return self._heartbeat.troubles
-
     def flush_notes(self) -> None:
         """Write messages and warnings to the heartbeat if they have changed."""
         self._heartbeat.flush()

@@ -107,7 +107,7 @@ class Heartbeat:
 
     @property
     def troubles(self) -> dict[str, str]:
-        """What the pods of stages suffer from, by stage."""
+        """Present trouble of the pods, by stage."""
         return self._beat.troubles
 
     def waits_for(self, kind: NoticeKind, reason: str = "") -> None:

@@ -386,7 +386,7 @@ class RunSummary(msgspec.Struct, frozen=True):
     has_alarms_left: bool = False
     """Nothing is left but to send its alarms: a crash or a reboot has interrupted that."""
     alarms: tuple[AlarmView, ...] = ()
-    """Those that nobody has acknowledged, and whose cause is there."""
+    """Those that are not acknowledged, and whose cause is there."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 

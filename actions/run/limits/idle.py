@@ -1,7 +1,8 @@
 """Since when a run's accelerators are idle, by the samples that its runner takes. Pure.
 
 They are idle while every one of them is below a share of load; one that is above makes all of them busy. What does not
-answer, and a device whose load is unknown, is no idle time. A run that does nothing and holds accelerators uses none.
+answer, and a device whose load is unknown, does not count as idle time. A run that has nothing at work and holds
+accelerators uses none.
 """
 
 from __future__ import annotations

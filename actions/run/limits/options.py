@@ -223,7 +223,7 @@ def idle_minutes(text: str) -> int:
     """Return the minutes of an idle limit; 0 for `none`.
 
     Raises:
-        UsageError: It is no such time.
+        UsageError: It is not such a time.
     """
     if text == NONE:
         return 0

@@ -177,7 +177,7 @@ def _rate(most: Decimal, spending: Spending | None) -> LimitStatus:
 
 
 IDLE_NEAR_SHARE = 0.5
-"""The part of an idle limit from which on it is near: then it is recorded, and the operator is told."""
+"""The part of an idle limit from which on it is near: then it is recorded, and an alarm is raised."""
 
 
 def _idle(limits: Limits, known: IdleKnown, now: float) -> LimitStatus:

@@ -102,7 +102,7 @@ def has_alarms_to_send(view: RunView) -> bool:
 
 
 def waiting_alarms(view: RunView) -> tuple[AlarmView, ...]:
-    """Return the alarms whose cause is there and which nobody has acknowledged, oldest first."""
+    """Return the alarms whose cause is there and which are not acknowledged, oldest first."""
     return tuple(alarm for alarm in view.alarms if not (alarm.is_over or alarm.is_acknowledged))
 
 

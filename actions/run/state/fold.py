@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import assert_never
 
 import msgspec
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import JournalError
 from actions.run.state.alarms import alarms_after, end_state_alarms
-from actions.run.state.memory import remembered
+from actions.run.state.memory import remembered, resources_in
 from actions.run.state.planner import half_done_jobs, kept_stages, next_teardown_step, teardown_order
 from actions.run.state.records import (
     DESTROYED,
@@ -24,7 +23,6 @@ from actions.run.state.records import (
     AlarmsAcknowledged,
     AlarmSent,
     Approval,
-    CheckResult,
     ContextChosen,
     Created,
     Deleted,
@@ -254,7 +252,7 @@ class _StageFold(msgspec.Struct):
         """Note what an attempt has made: all of it if it succeeded, else what Terraform has seen to its end."""
         if outcome.result is Result.DONE:
             self.made = {kind: _opened(self.made.get(kind, ()), record.at) for kind in ("", *self.made)}
-        for kind in _resources(outcome, MADE):
+        for kind in resources_in(outcome, MADE):
             self.made[kind] = _opened(self.made.get(kind, self.made.get("", ())), record.at)
 
     def see_gone(self, record: JournalRecord, outcome: Outcome) -> None:
@@ -262,19 +260,8 @@ class _StageFold(msgspec.Struct):
         if outcome.result is Result.DONE:
             self.made = {kind: _closed(periods, record.at) for kind, periods in self.made.items()}
             self.held = _closed(self.held, record.at)
-        for kind in _resources(outcome, DESTROYED):
+        for kind in resources_in(outcome, DESTROYED):
             self.made[kind] = _closed(self.made.get(kind, self.made.get("", ())), record.at)
-
-
-_RESOURCE = re.compile(r"(?:^|\.)(\w+)\.[\w-]+(?:\[[^\[\]]*\])?$")
-"""The type at the end of the address of a Terraform resource."""
-
-
-def _resources(outcome: Outcome, detail: str) -> Iterator[str]:
-    """Yield the types of the resources of which a failed operation has come to that end."""
-    for finding in outcome.findings if outcome.result is Result.FAILED else ():
-        if finding.detail == detail and finding.result is CheckResult.PASSED:
-            yield from _RESOURCE.findall(finding.subject)
 
 
 def _opened(periods: tuple[Period, ...], at: float) -> tuple[Period, ...]:

@@ -1,13 +1,24 @@
-"""What a run remembers of its Terraform processes, folded from their records. Pure."""
+"""The memory of a run's Terraform processes, and the resources that they made, folded from records. Pure."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from actions.base.process import ProcessIdentity
-from actions.run.state.records import Interrupted, OperationEnded, Resolved, TerraformBody, Unlocked
+from actions.run.state.records import (
+    CheckResult,
+    Interrupted,
+    OperationEnded,
+    Outcome,
+    Resolved,
+    Result,
+    TerraformBody,
+    Unlocked,
+)
 from actions.run.state.view import Interruption, PendingChange, TerraformMemory
 
 
@@ -48,3 +59,14 @@ def _with_resolution(memory: TerraformMemory, body: Resolved, at: float) -> Terr
     resource_id = body.resource_id or known.resource_id
     pending[body.address] = replace(known, how=body.how, resource_id=resource_id, at=at)
     return replace(memory, pending=tuple(pending.values()))
+
+
+_RESOURCE = re.compile(r"(?:^|\.)(\w+)\.[\w-]+(?:\[[^\[\]]*\])?$")
+"""The type at the end of the address of a Terraform resource."""
+
+
+def resources_in(outcome: Outcome, detail: str) -> Iterator[str]:
+    """Yield the types of the resources of which a failed operation has come to that end."""
+    for finding in outcome.findings if outcome.result is Result.FAILED else ():
+        if finding.detail == detail and finding.result is CheckResult.PASSED:
+            yield from _RESOURCE.findall(finding.subject)

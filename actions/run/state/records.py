@@ -407,12 +407,12 @@ class LimitReached(_Body, frozen=True, tag="limit_reached"):
 
 
 class IdleKnown(_Body, frozen=True, tag="idle_known"):
-    """What the samples of the accelerators say; written when half of the limit has passed, and when that is over."""
+    """The idle time of the accelerators; written when half of the limit has passed, and when that is over."""
 
     since: float | None = None
     """Seconds since the epoch: no accelerator of the run was at `Limits.idle_below_pct` since. `None`: one is."""
     unknown: str = ""
-    """The reason that nothing is known, in one sentence: that is no idle time."""
+    """The reason that nothing is known, as the end of a sentence: it does not count as idle time."""
 
 
 class AlarmKind(StrEnum):

@@ -287,7 +287,7 @@ class NoticeKind(StrEnum):
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
     ALARM = "alarm"
-    """An alarm that nobody has acknowledged, or that could not be sent."""
+    """An alarm that is not acknowledged, or that could not be sent."""
     ALARMS_UNSENT = "alarms unsent"
     """Nothing is left to do, and the runner was lost before it had sent its alarms."""
     COPY = "copy"
@@ -325,7 +325,7 @@ class AlarmView(msgspec.Struct, frozen=True):
     text: str
     ways: tuple[str, ...] = ()
     sent: tuple[AlarmSent, ...] = ()
-    """What became of the ways, as far as it is known."""
+    """The ends of the attempts, as far as they are known."""
     is_over: bool = False
     """Its cause is gone."""
     is_acknowledged: bool = False
@@ -410,7 +410,7 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     ends: EndsKnown = EndsKnown()
     """The ends of credentials and capacity block, as the runner found them last."""
     idle: IdleKnown = IdleKnown()
-    """What the samples of its accelerators said last."""
+    """The idle time of its accelerators by their last samples."""
     alarms: tuple[AlarmView, ...] = ()
     """All that were raised, oldest first."""
 

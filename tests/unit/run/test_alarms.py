@@ -17,10 +17,10 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
 from actions.cloud.download import post
 from actions.run.alarms import send as sending
-from actions.run.alarms.keeper import GONE_SECONDS, MOST_AN_HOUR, AlarmKeeper
-from actions.run.alarms.rules import Alarm, alarms_of, credentials_alarm, training_alarms
+from actions.run.alarms.alarm_companion import GONE_SECONDS, MOST_AN_HOUR, AlarmCompanion
+from actions.run.alarms.causes import Alarm, alarms_of, credentials_alarm, training_alarms
+from actions.run.alarms.observed import TrainingSource
 from actions.run.alarms.send import Message, call, send
-from actions.run.alarms.sources import TrainingSource
 from actions.run.alarms.ways import AlarmWays, load_ways, ways_of
 from actions.run.client import load_run, send_request
 from actions.run.engine.runner_journal import RunnerJournal
@@ -109,7 +109,7 @@ class Loss:
 
 
 def kept(folder: Path, work: object, ways: AlarmWays = AlarmWays()) -> RunView:  # noqa: B008 - frozen
-    """Do something with a keeper in loop time, and return the run after it."""
+    """Do something with a companion in loop time, and return the run after it."""
 
     async def body() -> None:
         clock = VirtualClock()
@@ -117,8 +117,8 @@ def kept(folder: Path, work: object, ways: AlarmWays = AlarmWays()) -> RunView: 
         journal = Journal(journal_path(folder), clock, fence=lease.token)
         try:
             loss = Loss()
-            keeper = AlarmKeeper(RunnerJournal(journal, lease, clock), [loss], lambda: ways, clock)
-            await work(keeper, loss, clock)  # type: ignore[operator]
+            companion = AlarmCompanion(RunnerJournal(journal, lease, clock), [loss], lambda: ways, clock)
+            await work(companion, loss, clock)  # type: ignore[operator]
         finally:
             journal.close()
 
@@ -133,16 +133,16 @@ def nan(place: int) -> Alarm:
 def test_an_alarm_is_raised_once_and_again_only_after_its_cause_was_gone_for_long(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
 
-    async def work(keeper: AlarmKeeper, loss: Loss, clock: VirtualClock) -> None:
+    async def work(companion: AlarmCompanion, loss: Loss, clock: VirtualClock) -> None:
         for found in ([nan(1)], [nan(1)], [], [nan(1)]):
             loss.now = found
-            await keeper.look()
+            await companion.look()
         loss.now = []
-        await keeper.look()
+        await companion.look()
         await clock.sleep(GONE_SECONDS)
-        await keeper.look()
+        await companion.look()
         loss.now = [nan(1)]
-        await keeper.look()
+        await companion.look()
 
     view = kept(folder, work)
     assert [(name_of(alarm).place, alarm.is_over) for alarm in view.alarms] == [
@@ -155,11 +155,11 @@ def test_an_alarm_is_raised_once_and_again_only_after_its_cause_was_gone_for_lon
 def test_the_next_runner_raises_and_sends_nothing_that_the_journal_has(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
 
-    async def work(keeper: AlarmKeeper, loss: Loss, clock: VirtualClock) -> None:
+    async def work(companion: AlarmCompanion, loss: Loss, clock: VirtualClock) -> None:
         loss.now = [nan(1)]
-        await keeper.look()
+        await companion.look()
         loss.now = []
-        await AlarmKeeper(keeper._journal, [loss], AlarmWays, clock).look()  # it has not seen the curve yet
+        await AlarmCompanion(companion._journal, [loss], AlarmWays, clock).look()  # it has not seen the curve yet
 
     assert [alarm.is_over for alarm in kept(folder, work).alarms] == [False]
 
@@ -167,10 +167,10 @@ def test_the_next_runner_raises_and_sends_nothing_that_the_journal_has(tmp_path:
 def test_a_noisy_curve_raises_a_few_alarms_an_hour(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
 
-    async def work(keeper: AlarmKeeper, loss: Loss, _clock: VirtualClock) -> None:
+    async def work(companion: AlarmCompanion, loss: Loss, _clock: VirtualClock) -> None:
         loss.now = [nan(place) for place in range(100)]
-        await keeper.look()
-        await keeper.look()
+        await companion.look()
+        await companion.look()
 
     assert len(kept(folder, work).alarms) == MOST_AN_HOUR
 
@@ -178,9 +178,9 @@ def test_a_noisy_curve_raises_a_few_alarms_an_hour(tmp_path: Path) -> None:
 def test_in_quiet_hours_an_alarm_is_recorded_and_not_sent(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
 
-    async def work(keeper: AlarmKeeper, loss: Loss, clock: VirtualClock) -> None:
+    async def work(companion: AlarmCompanion, loss: Loss, clock: VirtualClock) -> None:
         loss.now = [nan(1)]
-        await keeper.look()
+        await companion.look()
 
     always = AlarmWays(("false",), None, time(0), time(23, 59, 59, 999999))
     (alarm,) = kept(folder, work, always).alarms

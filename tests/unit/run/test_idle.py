@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import UsageError
-from actions.run.alarms.rules import alarms_of
-from actions.run.alarms.sources import accelerator_loads, load_in
+from actions.run.alarms.causes import alarms_of
+from actions.run.alarms.observed import accelerator_loads, load_in
 from actions.run.client import load_run
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path

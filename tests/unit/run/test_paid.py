@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts
 from actions.fleet.totals import totals_of
-from actions.run.alarms.rules import alarms_of
+from actions.run.alarms.causes import alarms_of
 from actions.run.journal.reader import RunSummary
 from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, kept_sentence, paid_by, paid_of, priced, state_words
 from actions.run.report import run_json, run_table, runs_json, runs_table

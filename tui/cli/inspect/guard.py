@@ -26,8 +26,8 @@ from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.state.cluster_state import ClusterState
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import PodFacts
-from actions.run.alarms.guard import IdleRule, JobGuard, SentAlarms
-from actions.run.alarms.rules import Alarm
+from actions.run.alarms.causes import Alarm
+from actions.run.alarms.job_guard import IdleRule, JobGuard, SentAlarms
 from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import load_ways
 from actions.run.limits.idle import PodLoad
@@ -39,7 +39,7 @@ from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import Point
 from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND, read_devices
-from tui.cli.inspect.watch import first_snapshot, job_of
+from tui.cli.inspect.watch import first_snapshot, named_job
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.feeds.accelerators import container_to_ask
 
@@ -78,7 +78,7 @@ async def _guarded(chosen: ChosenTarget, typed: str, rule: IdleRule) -> JobOutco
     following = asyncio.create_task(state.run())
     try:
         snapshot = await first_snapshot(state, following)
-        job = job_of(typed, session.namespace or "default", snapshot)
+        job = named_job(typed, session.namespace or "default", snapshot)
         guard = _Guard(session, state, typed, rule)
         watch = JobWatch(
             job,

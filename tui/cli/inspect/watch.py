@@ -58,7 +58,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         order.put(tagged_lines(batch, names.number_of(member.pod.name)))
 
     try:
-        job = job_of(typed, session.namespace or "default", await first_snapshot(state, following))
+        job = named_job(typed, session.namespace or "default", await first_snapshot(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
@@ -94,7 +94,7 @@ async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> 
     return state.snapshot()
 
 
-def job_of(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+def named_job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
     """Return the job that an operator has named.
 
     Raises:

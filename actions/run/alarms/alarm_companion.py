@@ -1,4 +1,4 @@
-"""The keeper of a run's alarms: a task beside the runner, which raises each once, records that, and sends it.
+"""The companion for a run's alarms: a task beside the runner, which raises each once, records that, and sends it.
 
 The record that an alarm is raised is written before the first call, the record of its end after the last. A runner
 that is killed in between leaves an alarm that the next one sends: each is sent at least once, and twice only if the
@@ -16,7 +16,7 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
-from actions.run.alarms.rules import Alarm, alarms_of
+from actions.run.alarms.causes import Alarm, alarms_of
 from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import SILENCED, AlarmWays
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of, open_alarms
@@ -40,7 +40,7 @@ _OF_RECORDS = frozenset({AlarmKind.FAILED, AlarmKind.APPROVAL, AlarmKind.DONE, A
 
 
 class AlarmJournal(Protocol):
-    """The part of the runner's journal that the keeper uses."""
+    """The part of the runner's journal that the companion uses."""
 
     async def view(self) -> RunView:
         """Return the run as the newest record leaves it."""
@@ -48,10 +48,6 @@ class AlarmJournal(Protocol):
 
     def view_if_readable(self) -> RunView:
         """Return the run without waiting."""
-        ...
-
-    def troubles(self) -> Mapping[str, str]:
-        """Return what the pods of stages suffer from now, by stage."""
         ...
 
     async def write(self, body: Body) -> None:
@@ -71,12 +67,13 @@ class AlarmSource(Protocol):
         ...
 
 
-class AlarmKeeper:
+class AlarmCompanion:
     """The companion that raises and sends the alarms of a run.
 
     Args:
         journal: Of the run.
         sources: More alarms than those of its records.
+        troubles: Returns what the pods of stages suffer from now, by stage.
         ways: Reads how they are sent; called in a thread.
         clock: The machine's.
     """
@@ -84,14 +81,21 @@ class AlarmKeeper:
     name = "alarms"
 
     def __init__(
-        self, journal: AlarmJournal, sources: Iterable[AlarmSource], ways: Callable[[], AlarmWays], clock: Clock
+        self,
+        journal: AlarmJournal,
+        sources: Iterable[AlarmSource],
+        ways: Callable[[], AlarmWays],
+        clock: Clock,
+        *,
+        troubles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._journal = journal
         self._sources = tuple(sources)
         self._ways = ways
+        self._troubles = troubles
         self._clock = clock
         self._seen: dict[AlarmName, float] = {}
-        """When each cause was there last; monotonic seconds."""
+        """Monotonic seconds at which each cause was there last."""
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._held_since: float | None = None
 
@@ -122,7 +126,7 @@ class AlarmKeeper:
         view = await self._journal.view()
         now, moment = self._clock.now().timestamp(), self._clock.monotonic()
         known = open_alarms(view)
-        found = {alarm.name: alarm for alarm in alarms_of(with_troubles(view, self._journal.troubles()), now=now)}
+        found = {alarm.name: alarm for alarm in alarms_of(with_troubles(view, self._troubles()), now=now)}
         for name in known:
             self._seen.setdefault(name, moment)
         for source in self._sources:

@@ -10,7 +10,7 @@ from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.cloud.account import fetch_end
 from actions.cloud.aws_session import AwsSession
-from actions.run.alarms.rules import Alarm, credentials_alarm, training_alarms
+from actions.run.alarms.causes import Alarm, credentials_alarm, training_alarms
 from actions.run.limits.idle import PodLoad
 from actions.run.output.curve_reader import StageCurves
 from actions.run.output.reader import OutputReader
@@ -26,7 +26,7 @@ CREDENTIALS_SECONDS = 300.0
 
 
 class TrainingSource:
-    """What is wrong with the curves of stages at work.
+    """The alarms on the curves of stages at work.
 
     Args:
         folder: The run's.

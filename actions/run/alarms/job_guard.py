@@ -17,7 +17,7 @@ from actions.base.files import private_directory, read_file, state_folder, write
 from actions.fleet.facts import PodFacts
 from actions.fleet.quantity import format_usd
 from actions.fleet.verdict import trouble_of, verdict_of
-from actions.run.alarms.rules import Alarm, training_alarms
+from actions.run.alarms.causes import Alarm, training_alarms
 from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.limits.options import moment_text
 from actions.run.limits.rules import IDLE_NEAR_SHARE

@@ -24,7 +24,7 @@ CALLING = (
     CurveAlarmKind.THROUGHPUT_DROP,
     CurveAlarmKind.SPIKE,
 )
-"""What on a curve calls an operator. A plateau is urgent for nobody, and only marked in the charts."""
+"""Curve alarms that call an operator. A plateau is not urgent, and only marked in the charts."""
 _SHOWN = 5
 """The most names in a sentence."""
 _OF_LIMITS = {LimitName.BUDGET: AlarmKind.BUDGET, LimitName.IDLE: AlarmKind.IDLE}
