@@ -41,9 +41,14 @@ def run(options: Namespace) -> int:
 
 
 def _waiting() -> list[tuple[RunSummary, AlarmView]]:
+    """Return the alarms of the last week that are not acknowledged, oldest first."""
     from actions.run.client import list_runs
+    from actions.run.state.alarms import RECENT_SECONDS
 
-    return [(run, alarm) for run in list_runs() if not (run.error or run.is_copy) for alarm in run.alarms]
+    now = SystemClock().now().timestamp()
+    readable = [run for run in list_runs() if not (run.error or run.is_copy)]
+    found = [(run, alarm) for run in readable for alarm in run.alarms if now - alarm.at < RECENT_SECONDS]
+    return sorted(found, key=lambda one: one[1].at)
 
 
 def _table(waiting: list[tuple[RunSummary, AlarmView]]) -> str:

@@ -14,7 +14,7 @@ from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, redact
 from actions.base.wording import counted
 from actions.run.journal.reader import RunSummary
-from actions.run.state.alarms import AlarmName, name_of
+from actions.run.state.alarms import RECENT_SECONDS, AlarmName, name_of
 from actions.run.state.records import AlarmKind
 from actions.run.state.view import NoticeKind
 from tui.feeds.runs import RunFeed
@@ -73,7 +73,8 @@ class AlarmFeed:
         if self._is_quiet or self._runs.revision == self._looked_at or not self._runs.is_listed:
             return
         self._looked_at = self._runs.revision
-        found = {(alarm.key, alarm.seq): alarm for run in self._runs.summaries for alarm in waiting_in(run)}
+        now = self._clock.now().timestamp()
+        found = {(alarm.key, alarm.seq): alarm for run in self._runs.summaries for alarm in waiting_in(run, now)}
         before, self._present = self._present, found
         self._acknowledged &= found.keys()
         if before is None:
@@ -128,11 +129,11 @@ async def _recorded(folder: Path, seqs: tuple[int, ...]) -> None:
         return
 
 
-def waiting_in(run: RunSummary) -> Iterable[WaitingAlarm]:
-    """Yield the alarms of a run that are not acknowledged, and that its runner is stalled or gone."""
+def waiting_in(run: RunSummary, now: float) -> Iterable[WaitingAlarm]:
+    """Yield the recent alarms of a run that are not acknowledged, and that its runner is stalled or gone."""
     if run.error or run.is_copy:
         return
-    for alarm in run.alarms:
+    for alarm in (one for one in run.alarms if now - one.at < RECENT_SECONDS):
         yield WaitingAlarm(name_of(alarm).key(run.id), alarm.text, run.folder, alarm.seq)
     for notice in run.notices:
         if notice.kind in (NoticeKind.STALLED, NoticeKind.NO_RUNNER):

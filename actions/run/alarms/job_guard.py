@@ -91,7 +91,7 @@ class JobGuard:
         if since is None or now - since < IDLE_NEAR_SHARE * self._rule.seconds:
             return
         text = f"Job {self._title}: no accelerator has reached {self._rule.below_pct:g} % since {moment_text(since)}."
-        will = "it is suspended" if self._rule.parks else "nothing is done"
+        will = "it is suspended" if self._rule.parks else "the limit is reached"
         ending = f" At {moment_text(since + self._rule.seconds)} {will}." if not self.is_reached(now) else ""
         bill = "What that has cost is not known."
         if usd_per_hour:

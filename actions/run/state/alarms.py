@@ -36,6 +36,10 @@ class AlarmName(msgspec.Struct, frozen=True):
         return "/".join(part for part in (run, self.kind.value, self.place) if part)
 
 
+RECENT_SECONDS = 7 * 86400.0
+"""An alarm that is older is not listed, and does not ring: it is history."""
+
+
 def name_of(alarm: AlarmView) -> AlarmName:
     """Return the name of an alarm."""
     return AlarmName(alarm.kind, alarm.place)

@@ -23,7 +23,7 @@ from tui.feeds.runs import RunFeed
 from tui.settings.settings import AlarmSettings, DesktopNotice
 
 RUN = "bionemo-esm1nv-1121-mjg7pfrowq5tk"
-FAILED = AlarmView(7, 1.0, AlarmKind.FAILED, "train", f"Run {RUN} has failed at train.")
+FAILED = AlarmView(7, NOW.timestamp(), AlarmKind.FAILED, "train", f"Run {RUN} has failed at train.")
 WITH_BELL = AlarmSettings()
 
 
