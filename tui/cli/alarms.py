@@ -53,19 +53,14 @@ def _waiting() -> list[tuple[RunSummary, AlarmView]]:
 
 def _table(waiting: list[tuple[RunSummary, AlarmView]]) -> str:
     from actions.base.clock import time_of_day
+    from actions.run.state.alarms import sent_words
 
     if not waiting:
         return "No alarm waits to be acknowledged.\n"
     lines = [["SINCE (UTC)", "KIND", "SENT", "ALARM"]]
     for _, alarm in waiting:
-        lines.append([time_of_day(alarm.at), alarm.kind.value, _sent(alarm), alarm.text])
+        lines.append([time_of_day(alarm.at), alarm.kind.value, sent_words(alarm) or "-", alarm.text])
     return aligned_text(lines) + "\n"
-
-
-def _sent(alarm: AlarmView) -> str:
-    """Return what became of an alarm: `hook`, `not by webhook`, `-` for none."""
-    words = [f"not by {one.way}" if one.error else one.way for one in alarm.sent]
-    return ", ".join([*words, *(f"{way}: pending" for way in alarm.left)]) or "-"
 
 
 def _document(waiting: list[tuple[RunSummary, AlarmView]]) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import Clock
+from actions.base.clock import Clock, time_of_day
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, redact
-from actions.base.wording import counted
+from actions.base.wording import counted, folded
 from actions.run.journal.reader import RunSummary
-from actions.run.state.alarms import RECENT_SECONDS, AlarmName, name_of
+from actions.run.state.alarms import RECENT_SECONDS, AlarmName, name_of, sent_words
 from actions.run.state.records import AlarmKind
 from actions.run.state.view import NoticeKind
 from tui.feeds.runs import RunFeed
@@ -29,12 +29,16 @@ class WaitingAlarm(msgspec.Struct, frozen=True):
         text: One sentence.
         folder: The run's.
         seq: Number of its record; 0 for one that only a console can see, as the runner is stalled or gone.
+        at: Seconds since the epoch; 0.0 if unknown.
+        sent: What became of the ways to send it, in a few words.
     """
 
     key: str
     text: str
     folder: Path
     seq: int = 0
+    at: float = 0.0
+    sent: str = ""
 
 
 class AlarmFeed:
@@ -129,12 +133,22 @@ async def _recorded(folder: Path, seqs: tuple[int, ...]) -> None:
         return
 
 
+def alarm_page(alarms: Iterable[WaitingAlarm], width: int) -> str:
+    """Return the alarms for a screen: of each its time and what became of it, then its sentence."""
+    lines: list[str] = []
+    for alarm in alarms:
+        since = f"{time_of_day(alarm.at)} UTC" if alarm.at else "now"
+        sent = f" · sent: {alarm.sent}" if alarm.sent else ""
+        lines += [f"{since} · {alarm.key}{sent}", *folded(alarm.text, width, first="  ", further="  "), ""]
+    return "\n".join(lines) or "No alarm waits to be acknowledged."
+
+
 def waiting_in(run: RunSummary, now: float) -> Iterable[WaitingAlarm]:
     """Yield the recent alarms of a run that are not acknowledged, and that its runner is stalled or gone."""
     if run.error or run.is_copy:
         return
     for alarm in (one for one in run.alarms if now - one.at < RECENT_SECONDS):
-        yield WaitingAlarm(name_of(alarm).key(run.id), alarm.text, run.folder, alarm.seq)
+        yield WaitingAlarm(name_of(alarm).key(run.id), alarm.text, run.folder, alarm.seq, alarm.at, sent_words(alarm))
     for notice in run.notices:
         if notice.kind in (NoticeKind.STALLED, NoticeKind.NO_RUNNER):
             name = AlarmName(AlarmKind.RUNNER, notice.kind.name.lower())

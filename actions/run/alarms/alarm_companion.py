@@ -21,7 +21,7 @@ from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import SILENCED, AlarmWays
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of, open_alarms
 from actions.run.state.records import AlarmEnded, AlarmKind, AlarmRaised, AlarmSent, Body
-from actions.run.state.view import AlarmView, RunView, with_troubles
+from actions.run.state.view import OVER, AlarmView, RunView, with_troubles
 
 LOOK_SECONDS = 0.5
 """Pause between two looks at the run."""
@@ -35,7 +35,7 @@ LATE_SECONDS = 3600.0
 """An alarm that is older is not sent: its operator has learned of it otherwise, or too late."""
 CONFIG = "config"
 """The way of an alarm for which the settings could not be read."""
-_OF_RECORDS = frozenset({AlarmKind.FAILED, AlarmKind.APPROVAL, AlarmKind.DONE, AlarmKind.LIMIT, AlarmKind.BUDGET})
+_OF_RECORDS = frozenset(AlarmKind) - {AlarmKind.PODS, AlarmKind.TRAINING, AlarmKind.CREDENTIALS}
 """Kinds whose cause is in the records, so that it is certainly gone when they do not show it."""
 
 
@@ -136,7 +136,7 @@ class AlarmCompanion:
                 self._seen |= {name: moment for name in known if name.kind not in _OF_RECORDS}
         self._seen |= dict.fromkeys(found, moment)
         for name, alarm in known.items():
-            wait = 0.0 if name.kind in _OF_RECORDS else GONE_SECONDS
+            wait = 0.0 if name.kind in _OF_RECORDS or view.state in OVER else GONE_SECONDS
             if name not in found and moment - self._seen[name] >= wait:
                 await self._journal.write(AlarmEnded(alarm.seq))
         recent = Counter(alarm.kind for alarm in view.alarms if now - alarm.at < 3600)

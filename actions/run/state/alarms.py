@@ -45,6 +45,12 @@ def name_of(alarm: AlarmView) -> AlarmName:
     return AlarmName(alarm.kind, alarm.place)
 
 
+def sent_words(alarm: AlarmView) -> str:
+    """Return what became of an alarm: `hook, not by webhook`; empty if it was not to be sent."""
+    words = [f"not by {one.way}" if one.error else one.way for one in alarm.sent]
+    return ", ".join([*words, *(f"{way} pending" for way in alarm.left)])
+
+
 def alarms_after(known: dict[int, AlarmView], record: JournalRecord, body: AlarmBody) -> None:
     """Take one more record into account.
 
