@@ -95,7 +95,9 @@ def state_alarm(view: RunView) -> AlarmName | None:
     if view.state is RunState.FAILED:
         return AlarmName(AlarmKind.FAILED, stage)
     if view.state is RunState.AWAITING_APPROVAL:
-        return AlarmName(AlarmKind.APPROVAL, stage)
+        waits = view.stage(stage)
+        is_answered = view.auto_approve or waits.is_approved or waits.is_approval_wished
+        return None if is_answered else AlarmName(AlarmKind.APPROVAL, stage)
     return AlarmName(AlarmKind.DONE, view.state.name.lower()) if view.state in DONE else None
 
 
