@@ -32,7 +32,7 @@ from actions.blueprint.model import Blueprint, HoldingKind
 from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
 from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
-from actions.blueprint.targets import Manifest, pod_specs_of
+from actions.blueprint.targets import Manifest, templates_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.prices import PriceBook
 from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range
@@ -59,7 +59,8 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
     """
     nodes: Counter[str] = Counter()
     for manifest in manifests:
-        for count, spec in _pods_of(manifest):
+        for count, _, template in counted_templates(manifest):
+            spec = template.get("spec") or {}
             name = _instance_type(spec)
             instance = instances.find(name) if name else None
             if instance is not None:
@@ -69,30 +70,33 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
     return nodes
 
 
-def _pods_of(manifest: Manifest) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Each pod spec of an object with the number of pods that it stands for."""
-    groups = list(_replica_groups(manifest.get("spec") or {}))
+def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Yield each pod template of an object with the pods that it stands for, and how many of them run at least."""
+    spec = manifest.get("spec") or {}
+    groups = list(_replica_groups(spec.get("rayClusterSpec") or spec))
     if groups:
-        for count, template in groups:
-            yield count, template.get("spec") or {}
+        yield from groups
         return
-    for spec in pod_specs_of(manifest):
-        yield _count(manifest.get("spec") or {}), spec
+    if manifest.get("kind") == "Pod":
+        yield 1, 1, manifest
+        return
+    count = int(spec.get("parallelism", spec.get("replicas", 1)))
+    for template in templates_of(manifest):
+        yield count, min(count, 1), template
 
 
-def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
     for key in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
         for group in (spec.get(key) or {}).values():
-            yield int(group.get("replicas", 1)), group.get("template") or {}
+            count = int(group.get("replicas", 1))
+            yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
     head = spec.get("headGroupSpec")
     if head:
-        yield 1, head.get("template") or {}
+        yield 1, 1, head.get("template") or {}
     for group in spec.get("workerGroupSpecs") or ():
-        yield int(group.get("replicas", group.get("minReplicas", 1))), group.get("template") or {}
-
-
-def _count(spec: Mapping[str, Any]) -> int:
-    return int(spec.get("parallelism", spec.get("replicas", 1)))
+        fewest = int(group.get("minReplicas", 1))
+        yield int(group.get("replicas", fewest)), fewest, group.get("template") or {}
 
 
 def _instance_type(spec: Mapping[str, Any]) -> str:

@@ -16,12 +16,12 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind_words
 from actions.blueprint.version_rules import choice_notes, require_together
-from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+from tui.cli.manifests import write_manifests
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.tables.output import formatted
-from tui.cli.target import aws_environment
+from tui.cli.target import aws_environment, chosen_target
 from tui.settings.settings import usual_preset
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ def run(options: Namespace) -> int:
     require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
     limits = planned_limits(options, plan)
-    may_ask = not (options.no_checks or options.demo or plan.is_cost_simulated)
-    if may_ask:
+    if options.manifests:
+        write_manifests(options, blueprint, binding)
+    may_ask = is_asked(options, blueprint, binding, plan)
+    if may_ask and not options.demo:
         os.environ.update(aws_environment(options))  # for boto3
     if options.output == "table":
         sys.stdout.write(plan_table(plan))
         sys.stdout.flush()  # the answers may take seconds
     capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
-    if may_ask:
+    if may_ask and not options.demo:
         lines = [*lines, *watchdog_lines(options)]
     limited = limit_notes(limits, plan, blueprint.under(binding.preset))
     warning = _credentials_note(options, plan, lines)
@@ -58,6 +60,12 @@ def run(options: Namespace) -> int:
         return 0
     sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
     return 0
+
+
+def is_asked(options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan) -> bool:
+    """Return whether a launch is checked: a simulated one if it goes into a cluster that is there."""
+    is_own = not binding.existing_cluster and any(stage.own_cluster_only for stage in blueprint.stages)
+    return not (options.no_checks or ((options.demo or plan.is_cost_simulated) and is_own))
 
 
 def chosen_binding(options: Namespace, blueprint: Blueprint) -> Binding:
@@ -138,15 +146,21 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
     from actions.run.checks.external import SessionPool, pooled
     from actions.run.doctor.survey import LaunchSurvey
 
-    target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
+    target = chosen_target(options).target
     pool = SessionPool()
     survey = LaunchSurvey(
-        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False, store=options.store
+        target,
+        blueprint,
+        binding,
+        clock=SystemClock(),
+        pool=pool,
+        is_simulated=bool(options.demo),
+        store=options.store,
     )
     try:
         with pooled(pool):
             async with beside(survey.run()) as asking:
-                capacity = await _capacity(blueprint, binding)
+                capacity = "" if options.demo else await _capacity(blueprint, binding)
                 await asking
     finally:
         pool.close()

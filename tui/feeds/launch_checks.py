@@ -22,7 +22,7 @@ QUIET_SECONDS = 0.7
 
 
 class LaunchChecks:
-    """The checks of one form. A demo asks no account, only this machine's own runs. Used on the loop only.
+    """The checks of one form. A demo asks no account, only this machine and its own cluster. Used on the loop only.
 
     Args:
         settings: The cluster; whether launches are checked.
@@ -65,8 +65,6 @@ class LaunchChecks:
         from actions.run.checks.external import SessionPool
         from actions.run.doctor.survey import LaunchSurvey
 
-        preset = blueprint.presets.get(bound.preset)
-        is_rehearsal = bool(preset and preset.is_cost_simulated)
         self._pool = self._pool or SessionPool()
         self._survey = LaunchSurvey(
             self._settings.target,
@@ -74,7 +72,7 @@ class LaunchChecks:
             bound,
             clock=self._clock,
             pool=self._pool,
-            only_runs=self._settings.demo is not None or is_rehearsal,
+            is_simulated=self._settings.demo is not None,
             store=store,
         )
         await self._survey.run(self._changed)

@@ -22,11 +22,14 @@ from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ref_of
 from actions.cluster.prometheus import PORT, find_prometheus
+from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import check_nodes, version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.objects import object_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
+from actions.run.doctor.room import ROOM_CHECK, ROOM_REMEDY, look_for_room
 from actions.run.doctor.sources import is_there
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
@@ -226,7 +229,19 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         *(role_question(session, role, namespace) for role in roles),
     ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
+    room = Question(ROOM_CHECK, partial(check_room, connection, launch), ROOM_REMEDY, is_blocking=True)
+    asked_of += [*object_questions(connection, launch), room]
     return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
+
+
+async def check_room(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:
+    """Check that the pods of a launch find room.
+
+    Raises:
+        AccessError: Nodes or pods may not be listed.
+        UnreachableError: The cluster does not answer.
+    """
+    return (await look_for_room(connection, launch, InstanceTable.load())).found
 
 
 def _check_questions(found: ClusterReach, launch: PlannedLaunch, connection: ClusterConnection) -> list[Question]:

@@ -47,7 +47,7 @@ class _Part(IntEnum):
 
 
 class LaunchSurvey:
-    """The checks of one launch. A rehearsal has none but that for other runs: it is simulated. Used on one loop.
+    """The checks of one launch. Used on one loop.
 
     Args:
         target: The present cluster, for a launch into it.
@@ -57,7 +57,7 @@ class LaunchSurvey:
         pool: Of AWS sessions, to be closed by its owner.
         with_capacity: With zone, offering and reservation.
         runs: The folder of all runs, if not the usual one.
-        only_runs: Only look whether other runs of this machine are in the way: ask neither AWS nor a cluster.
+        is_simulated: Ask neither AWS nor for programs: only for other runs in the way, and the cluster that is there.
         store: Where the run would be replicated to; empty for this machine alone.
     """
 
@@ -71,7 +71,7 @@ class LaunchSurvey:
         pool: SessionPool,
         with_capacity: bool = False,
         runs: Path | None = None,
-        only_runs: bool = False,
+        is_simulated: bool = False,
         store: str = "",
     ) -> None:
         self._target = target
@@ -81,7 +81,7 @@ class LaunchSurvey:
         self._pool = pool
         self._with_capacity = with_capacity
         self._runs = runs
-        self._only_runs = only_runs
+        self._is_simulated = is_simulated or self._launch.is_cost_simulated
         self._found: dict[tuple[_Part, int], DoctorLine] = {}
         self._waiting: dict[tuple[_Part, int], Question] = {}
         self._changed: Callable[[], None] = lambda: None
@@ -103,8 +103,6 @@ class LaunchSurvey:
             changed: Called after each line.
             seconds: For all of them together.
         """
-        if self._launch.is_cost_simulated and not self._only_runs:
-            return
         self._changed = changed or self._changed
         try:
             with pooled(self._pool):
@@ -122,14 +120,14 @@ class LaunchSurvey:
     def _parts(self) -> Iterator[tuple[_Part, Coroutine[Any, Any, None]]]:
         launch = self._launch
         yield _Part.RUNS, self._ask(_Part.RUNS, lambda: run_questions(launch, self._runs))
-        if self._only_runs:
+        if not launch.makes_cluster:
+            yield _Part.CLUSTER, self._look_at_cluster()
+        if self._is_simulated:
             return
         yield _Part.PROGRAMS, self._ask(_Part.PROGRAMS, lambda: program_questions(launch))
         yield _Part.MODULES, self._ask(_Part.MODULES, lambda: module_questions(launch))
         if launch.makes_cluster:
             yield _Part.OPERATORS, self._ask(_Part.OPERATORS, lambda: operator_questions(launch, None))
-        else:
-            yield _Part.CLUSTER, self._look_at_cluster()
         yield _Part.CREDENTIALS, self._look_at_account()
 
     async def _look_at_cluster(self) -> None:
