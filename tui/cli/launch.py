@@ -23,6 +23,9 @@ from tui.cli.plan import chosen_binding, examine, is_asked, limit_notes, planned
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, asked, chosen_target
 
+_SECONDS = 30.0
+"""For all checks: what refuses a launch is worth more than a plan's three seconds."""
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -56,7 +59,9 @@ def run(options: Namespace) -> int:
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
     if is_asked(options, blueprint, binding, plan):
-        lines = asyncio.run(examine(options, blueprint, binding))
+        sentences, lines = asyncio.run(examine(options, blueprint, binding, limits, seconds=_SECONDS))
+        for sentence in filter(None, sentences):
+            _say(sentence)
         _require_passed([*lines, *([] if options.demo else watchdog_lines(options))], waived=options.waive)
     require = partial(_require_no_other_run, blueprint, binding, chosen, waived=options.waive)
     require()

@@ -48,12 +48,12 @@ def run(options: Namespace) -> int:
     if options.output == "table":
         sys.stdout.write(plan_table(plan))
         sys.stdout.flush()  # the answers may take seconds
-    capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
+    sentences, lines = asyncio.run(examine(options, blueprint, binding, limits)) if may_ask else ((), [])
     if may_ask and not options.demo:
         lines = [*lines, *watchdog_lines(options)]
     limited = limit_notes(limits, plan, blueprint.under(binding.preset))
     warning = _credentials_note(options, plan, lines)
-    notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), capacity, *limited) if note]
+    notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), *sentences, *limited) if note]
     if options.output != "table":
         document = plan_json(plan, notes, checks=_data(lines) if may_ask else None)
         sys.stdout.write(formatted(options.output, document, rows="stages"))
@@ -127,24 +127,23 @@ def credentials_warning(profile: str, seconds: float) -> str:
     return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
 
 
-async def examine(options: Namespace, blueprint: Blueprint, binding: Binding) -> list[DoctorLine]:
-    """Return the lines of the doctor on a launch; see `_ask`."""
-    return (await _ask(options, blueprint, binding))[1]
-
-
-async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tuple[str, list[DoctorLine]]:
-    """Return zone and reservation in a sentence, and the lines of the doctor.
+async def examine(
+    options: Namespace, blueprint: Blueprint, binding: Binding, limits: Limits, *, seconds: float = 0.0
+) -> tuple[tuple[str, ...], list[DoctorLine]]:
+    """Return sentences on zone and reservation, and on the cost in a cluster that is there, and the doctor's lines.
 
     Args:
         options: The cluster, for a launch into it.
         blueprint: As it was loaded.
         binding: The values of its parameters.
+        limits: Of the launch.
+        seconds: For all checks together; 0 for those of a plan.
 
     Raises:
         ConfigError, MissingError: Zone or reservation cannot be used.
     """
     from actions.run.checks.external import SessionPool, pooled
-    from actions.run.doctor.survey import LaunchSurvey
+    from actions.run.doctor.survey import SURVEY_SECONDS, LaunchSurvey
 
     target = chosen_target(options).target
     pool = SessionPool()
@@ -156,15 +155,16 @@ async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tu
         pool=pool,
         is_simulated=bool(options.demo),
         store=options.store,
+        has_budget=bool(limits.budget_usd),
     )
     try:
         with pooled(pool):
-            async with beside(survey.run()) as asking:
+            async with beside(survey.run(seconds=seconds or SURVEY_SECONDS)) as asking:
                 capacity = "" if options.demo else await _capacity(blueprint, binding)
                 await asking
     finally:
         pool.close()
-    return capacity, list(survey.lines)
+    return (capacity, survey.cost_text), list(survey.lines)
 
 
 async def _capacity(blueprint: Blueprint, binding: Binding) -> str:

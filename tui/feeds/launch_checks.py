@@ -48,13 +48,19 @@ class LaunchChecks:
         """The checks without an answer so far."""
         return self._survey.waiting if self._survey else ()
 
-    async def run(self, blueprint: Blueprint, bound: Binding, *, store: str) -> None:
+    @property
+    def cost_text(self) -> str:
+        """The sentence on the cost in a cluster that is there; empty until it is known."""
+        return self._survey.cost_text if self._survey else ""
+
+    async def run(self, blueprint: Blueprint, bound: Binding, *, store: str, has_budget: bool) -> None:
         """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change.
 
         Args:
             blueprint: The blueprint.
             bound: The values of its parameters.
             store: Of the run; empty for none.
+            has_budget: The run has one.
         """
         self._survey = None
         if not self._settings.checks_launches:
@@ -74,6 +80,7 @@ class LaunchChecks:
             pool=self._pool,
             is_simulated=self._settings.demo is not None,
             store=store,
+            has_budget=has_budget,
         )
         await self._survey.run(self._changed)
 

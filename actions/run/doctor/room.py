@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
@@ -20,10 +21,14 @@ from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import clean_json
 from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.objects.client import ObjectRef
+from actions.cluster.state.decode import decode_node
+from actions.fleet.cost import CostModel, HourlyCost
+from actions.fleet.facts import NodeFacts
 from actions.fleet.fit import Fit, PodGroup, fit_of, kueue_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.fleet.placement import Document, spaces_of
+from actions.fleet.prices import ON_DEMAND, PriceBook
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
@@ -60,7 +65,7 @@ class NodesAndQueues(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """The places that the pods of a launch have, and what that says of it."""
+    """The places that the pods of a launch have, the result of the check, and what they cost."""
 
     found: Observation
     shares: Mapping[str, float] = {}
@@ -69,6 +74,36 @@ class Room(msgspec.Struct, frozen=True):
     """The most nodes that pools start for them at once, by instance type."""
     nodes: Sequence[Document] = ()
     """The nodes that are there."""
+
+    def uses(self, model: CostModel) -> HourlyCost:
+        """Return the price of the parts of nodes that are there and that the pods take."""
+        taken = [one for one in self.nodes if self.shares.get(one["metadata"]["name"])]
+        costs = [(self.shares[one["metadata"]["name"]], model.node_cost(_facts_of(one)).price) for one in taken]
+        known = [price.usd_per_hour * Decimal(str(share)) for share, price in costs if price is not None]
+        usd = sum(known, Decimal(0)).quantize(Decimal("0.000001"))
+        return HourlyCost(usd, len(known) < len(costs), is_known=bool(known) or not costs)
+
+    def adds(self, prices: PriceBook, region: str) -> HourlyCost:
+        """Return the price of the nodes that pools would start, on demand."""
+        found = [(count, prices.price_of(name, region, ON_DEMAND)) for name, count in self.started.items()]
+        known = [price.usd_per_hour * count for count, price in found if price is not None]
+        return HourlyCost(sum(known, Decimal(0)), len(known) < len(found), is_known=bool(known) or not found)
+
+    def cost_text(self, region: str) -> str:
+        """Return both in a sentence: `It uses $110.08/h of what is there, and adds $0.00/h.`; empty without a place."""
+        if not self.shares and not self.started:
+            return ""
+        prices = PriceBook.usual()
+        uses, adds = self.uses(CostModel(prices, InstanceTable.load(), region=region)), self.adds(prices, region)
+        return f"It uses {uses.text} of what is there, and adds {adds.text}."
+
+    def budget_line(self) -> Observation:
+        """Return whether a budget can be reached: it counts nodes that Karpenter starts for the run."""
+        if not self.shares and not self.started:
+            return unknown("It is not known which nodes the pods take; it counts those that are started for the run.")
+        if self.started:
+            return passed("It counts the nodes that are started for the run.")
+        return failed("It is never reached: the pods use nodes that are there, and it counts what the run adds.")
 
 
 async def look_for_room(connection: ClusterConnection, launch: PlannedLaunch, table: InstanceTable) -> Room:
@@ -225,6 +260,10 @@ def _places(shares: Mapping[str, float], started: Mapping[str, int]) -> str:
     if not more:
         return f"{there}."
     return f"{there}, and node pools may start {more}." if there else f"Node pools may start {more} for them."
+
+
+def _facts_of(node: Document) -> NodeFacts:
+    return decode_node(msgspec.Raw(msgspec.json.encode(node)))
 
 
 def _is_ready(pool: Document) -> bool:

@@ -26,7 +26,9 @@ from actions.run.doctor.names import run_questions
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.rights import policy_questions
+from actions.run.doctor.room import Room
 from actions.run.doctor.sources import image_questions, module_questions, operator_questions
+from actions.run.state.records import CheckResult
 
 SURVEY_SECONDS = 3.0
 """For all checks of one launch together: what has not answered by then is unknown."""
@@ -39,11 +41,12 @@ class _Part(IntEnum):
     CREDENTIALS = 1
     CLUSTER = 2
     CLUSTER_QUESTIONS = 3
-    RIGHTS = 4
-    MODULES = 5
-    OPERATORS = 6
-    ACCOUNT = 7
-    RUNS = 8
+    BUDGET = 4
+    RIGHTS = 5
+    MODULES = 6
+    OPERATORS = 7
+    ACCOUNT = 8
+    RUNS = 9
 
 
 class LaunchSurvey:
@@ -59,6 +62,7 @@ class LaunchSurvey:
         runs: The folder of all runs, if not the usual one.
         is_simulated: Ask neither AWS nor for programs: only for other runs in the way, and the cluster that is there.
         store: Where the run would be replicated to; empty for this machine alone.
+        has_budget: The launch has one, which has to be reachable.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class LaunchSurvey:
         runs: Path | None = None,
         is_simulated: bool = False,
         store: str = "",
+        has_budget: bool = False,
     ) -> None:
         self._target = target
         self._blueprint = blueprint
@@ -82,6 +87,8 @@ class LaunchSurvey:
         self._with_capacity = with_capacity
         self._runs = runs
         self._is_simulated = is_simulated or self._launch.is_cost_simulated
+        self._has_budget = has_budget
+        self._room: Room | None = None
         self._found: dict[tuple[_Part, int], DoctorLine] = {}
         self._waiting: dict[tuple[_Part, int], Question] = {}
         self._changed: Callable[[], None] = lambda: None
@@ -95,6 +102,11 @@ class LaunchSurvey:
     def waiting(self) -> tuple[str, ...]:
         """The checks without an answer so far."""
         return tuple(self._waiting[place].check for place in sorted(self._waiting))
+
+    @property
+    def cost_text(self) -> str:
+        """A sentence on what the pods use of a cluster that is there, and add to it; empty if that is not known."""
+        return self._room.cost_text(self._launch.region) if self._room is not None else ""
 
     async def run(self, changed: Callable[[], None] | None = None, *, seconds: float = SURVEY_SECONDS) -> None:
         """Make all checks.
@@ -140,12 +152,20 @@ class LaunchSurvey:
             session = found.session
             connection = ClusterConnection(session, Discovery(session)) if session is not None else None
             async with asyncio.TaskGroup() as tasks:
-                questions = cluster_questions(found, launch, namespace=launch.namespace)
+                questions = cluster_questions(found, launch, namespace=launch.namespace, seen=self._see)
                 tasks.create_task(self._ask(_Part.CLUSTER_QUESTIONS, lambda: questions))
                 tasks.create_task(self._ask(_Part.OPERATORS, lambda: operator_questions(launch, connection)))
         finally:
             if found.session is not None:
                 await found.session.aclose()
+
+    def _see(self, room: Room) -> None:
+        self._room = room
+        if self._has_budget and room.found.result is not CheckResult.FAILED:
+            line = line_of(
+                "budget", room.budget_line(), "Limit the time instead, or omit the budget.", is_blocking=True
+            )
+            self._put(_Part.BUDGET, [line])
 
     async def _look_at_account(self) -> None:
         """Ask who the caller is, then what the account has. Without credentials the images alone are looked for."""

@@ -12,6 +12,7 @@ from actions.fleet.placement import Document, space_of, spaces_of
 
 TYPES = InstanceTable.load()
 P5 = "p5.48xlarge"
+ON_DEMAND = {"eks.amazonaws.com/capacityType": "ON_DEMAND"}
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
@@ -20,7 +21,7 @@ def a_node(name: str, kind: str = P5, *, taints: tuple[Document, ...] = ()) -> D
     allocatable = {"cpu": "190", "memory": "2000Gi", "pods": "100"}
     return {
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"node.kubernetes.io/instance-type": kind}},
+        "metadata": {"name": name, "labels": {"node.kubernetes.io/instance-type": kind} | ON_DEMAND},
         "spec": {"taints": list(taints)},
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }

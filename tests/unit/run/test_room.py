@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from actions.fleet.cost import CostModel
 from actions.fleet.fit import PodGroup
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.placement import Document
+from actions.fleet.prices import PriceBook
 from actions.run.doctor.room import NodesAndQueues, groups_of, room_of
 from actions.run.state.records import CheckResult
 from tests.unit.fleet.test_fit import EIGHT, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
@@ -111,6 +114,44 @@ def test_what_the_doctor_says_of_room(group: PodGroup, cluster: NodesAndQueues, 
 def test_stages_follow_each_other_so_each_may_have_the_same_nodes() -> None:
     room = room_of([[a_group(gpus(8))], [a_group(gpus(4))]], NodesAndQueues([EIGHT]), [], TYPES)
     assert (room.found.result, room.shares) == (CheckResult.PASSED, {"one": 1.0})
+
+
+PRICES = PriceBook.usual()
+MODEL = CostModel(PRICES, TYPES, region="us-west-2")
+HOURLY = Decimal("110.08")
+"""Of two p5.48xlarge."""
+
+
+@pytest.mark.parametrize(
+    ("group", "cluster", "uses", "adds", "reached"),
+    [
+        (a_group(gpus(8)), NodesAndQueues([EIGHT]), HOURLY / 2, 0, CheckResult.FAILED),
+        (a_group(gpus(2)), NodesAndQueues([EIGHT]), HOURLY / 8, 0, CheckResult.FAILED),
+        (a_group(gpus(8), count=2, **TOLERANT), NodesAndQueues([EIGHT], pools=[a_pool()]), HOURLY / 2, HOURLY / 2,
+         CheckResult.PASSED),
+        (a_group(gpus(8), count=2, **TOLERANT), NodesAndQueues([M5], pools=[a_pool()]), 0, HOURLY, CheckResult.PASSED),
+    ],
+)  # fmt: skip
+def test_what_is_there_is_used_and_what_is_started_is_added(
+    group: PodGroup, cluster: NodesAndQueues, uses: Decimal, adds: Decimal, reached: CheckResult
+) -> None:
+    room = room_of([[group]], cluster, [], TYPES)
+    assert (room.uses(MODEL).usd, room.adds(PRICES, "us-west-2").usd) == (uses, adds)
+    said = f"It uses {room.uses(MODEL).text} of what is there, and adds {room.adds(PRICES, 'us-west-2').text}."
+    assert room.cost_text("us-west-2") == said
+    assert room.budget_line().result is reached
+
+
+def test_without_a_price_it_is_not_nothing() -> None:
+    odd = a_node("odd", "p99.48xlarge")
+    odd["status"]["allocatable"] |= gpus(8)
+    room = room_of([[a_group(gpus(8))]], NodesAndQueues([odd]), [], TYPES)
+    assert room.cost_text("us-west-2") == "It uses ? of what is there, and adds $0.00/h."
+
+
+def test_pods_that_an_operator_makes_by_itself_leave_the_cost_open() -> None:
+    room = room_of([], NodesAndQueues([EIGHT]), [], TYPES)
+    assert (room.cost_text("us-west-2"), room.budget_line().result) == ("", CheckResult.UNKNOWN)
 
 
 def test_an_elastic_job_needs_the_fewest_of_its_workers() -> None:
