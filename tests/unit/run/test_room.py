@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
+from actions.blueprint.checks import QuotaCheck
 from actions.fleet.cost import CostModel
 from actions.fleet.fit import PodGroup
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.node_amounts import allocatable_of
 from actions.fleet.placement import Document
 from actions.fleet.prices import PriceBook
+from actions.run.checks import external
 from actions.run.doctor.room import NodesAndQueues, groups_of, room_of
 from actions.run.state.records import CheckResult
-from tests.unit.fleet.test_fit import EIGHT, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
+from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
+from tests.unit.fleet.test_fit import EIGHT, ON_DEMAND, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
+from tests.unit.run.test_doctor import a_launch
 
 TYPES = InstanceTable.load()
 M5 = a_node("core", "m5.large")
@@ -169,3 +175,60 @@ def test_an_elastic_job_needs_the_fewest_of_its_workers() -> None:
     room = room_of([[group]], NodesAndQueues([EIGHT]), [], TYPES)
     assert room.found.result is CheckResult.UNKNOWN
     assert room.found.detail.startswith("1 of 2 pods of esm have room")
+
+
+def as_its_seed_makes_it(kind: str, number: int) -> Document:
+    """A node of a managed node group with its devices, as the plugins of its image tell of them."""
+    found = TYPES.find(kind)
+    assert found is not None
+    labels = {"accelerator": "nvidia", "instance-type": kind.replace("xlarge", "xl").replace(".", "-")} | ON_DEMAND
+    taints = (("nvidia.com/gpu", "true", "NoSchedule"),) if found.gpus else ()
+    name = f"{kind}-{number}"
+    machine = Machine(name, "i-1", "10.0.0.1", found, "us-west-2a", labels, taints, True, True)
+    status = node_status(machine, is_ready=True, now="2026-11-29T08:00:00Z")
+    status["allocatable"] = allocatable_of(found, has_devices=True, has_efa=True, is_managed=True)
+    return {"kind": "Node", "status": status} | node_document(machine, "us-west-2")
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("bionemo-esm1nv", {"g5.12xlarge": 2}),
+        ("nemo-gpt3-5b", {"p4de.24xlarge": 2}),
+        ("efa-nccl-tests", {"g5.8xlarge": 2}),
+        ("llama2-trn1-mpi", {"trn1.32xlarge": 4}),
+        ("llama2-trn1-ray", {"trn1.32xlarge": 2}),
+    ],
+)
+def test_the_five_fit_on_the_nodes_of_their_seeds_and_on_no_fewer(name: str, nodes: dict[str, int]) -> None:
+    launch = a_launch(name, existing_cluster=True)
+    there = [as_its_seed_makes_it(kind, number) for kind, count in nodes.items() for number in range(count)]
+    there += [as_its_seed_makes_it("m5.2xlarge", number) for number in range(2)]
+    stages = [groups for stage in launch.stages if (groups := groups_of(launch.objects(stage), "default"))]
+    pools = [one for stage in launch.stages for one in launch.objects(stage) if one["kind"] == "NodePool"]
+    room = room_of(stages, NodesAndQueues(there), pools, TYPES)
+    assert room.found.result is CheckResult.PASSED, room.found
+    assert set(room.started) <= {"m5.4xlarge"}, "the accelerators are there, the head's node may not be"
+    first = next(iter(nodes))
+    fewer = [one for one in there if one["metadata"]["name"] != f"{first}-0"]
+    short = room_of(stages, NodesAndQueues(fewer), pools, TYPES)
+    assert short.found.result is not CheckResult.PASSED or first in short.started
+
+
+@pytest.mark.parametrize(
+    ("used", "quota", "is_there", "result"),
+    [
+        (0, 200, True, CheckResult.PASSED),
+        (192, 200, True, CheckResult.UNKNOWN),
+        (192, 200, False, CheckResult.FAILED),
+        (0, 100, True, CheckResult.FAILED),
+    ],
+)
+async def test_a_quota_does_not_count_a_node_twice_that_is_there(
+    used: int, quota: int, is_there: bool, result: CheckResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "fetch_quota", AsyncMock(return_value=quota))
+    monkeypatch.setattr(external, "fetch_use", AsyncMock(return_value=used))
+    check = QuotaCheck(title="P quota", code="L-417A185B", amount="192", existing_cluster_only=is_there)
+    found = await external.check_quota(check, region="us-west-2", wanted=192)
+    assert found.result is result
