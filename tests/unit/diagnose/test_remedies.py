@@ -358,3 +358,10 @@ def test_a_node_whose_kubelet_never_reported_has_not_been_lost() -> None:
     silent = {"status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status."}
     (found,) = why({"nodes": [a_node("n1", "m5.large", None, **silent)]})
     assert "has never answered" in found.headline
+
+
+def test_a_gang_that_is_placed_explains_no_pod_that_waits() -> None:
+    message = "0/3 tasks in gang unschedulable: pod group is ready, 3 Running, 3 minAvailable"
+    event = an_event("Unschedulable", message, "ray-pg", kind="PodGroup")
+    found = why(waiting(SHORT, event))
+    assert not any("pod group is ready" in quote for one in found for quote in one.evidence)
