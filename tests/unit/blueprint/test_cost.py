@@ -58,6 +58,14 @@ def test_memory_can_be_what_fills_a_node() -> None:
     assert dict(train.nodes)["g5.12xlarge"] == 8
 
 
+def test_an_existing_cluster_costs_what_its_own_region_asks() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    binding = bind(blueprint, {"region": "us-east-1"}, existing_cluster=True)
+
+    assert "2 × g5.12xlarge" in plan_of(blueprint, binding, PRICES).unpriced
+    assert "2 × g5.12xlarge" not in plan_of(blueprint, binding, PRICES, region="us-west-2").unpriced
+
+
 def test_an_existing_cluster_costs_only_what_the_run_adds() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)

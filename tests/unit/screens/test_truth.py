@@ -201,6 +201,16 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         shown = dialog_of(console)
         assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
         assert "without asking" not in shown
+        await console.press("escape")
+        await console.calm(LaunchScreen)
+        await console.press("escape")
+        await console.line("launch efa-nccl-tests existing_cluster=true")  # which makes its own in us-east-1
+        await console.calm("launch efa-nccl-tests")
+        await console.press("enter")
+        await console.calm(TypeNameModal)
+        shown = dialog_of(console)
+        assert "region us-west-2" in shown
+        assert "us-east-1" not in shown
 
 
 async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
