@@ -213,6 +213,19 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         assert "us-east-1" not in shown
 
 
+async def test_a_form_that_cannot_be_launched_names_the_key_that_goes_to_what_to_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch bionemo-esm1nv existing_cluster=true max_steps=60")
+        await console.calm("Lower val_check_interval")
+        await console.calm("ctrl+n what to change")
+        assert "Steps between validations" not in screen_text(console.app)
+        await console.press("ctrl+n")  # first to one that is in sight, then to the folded one
+        await console.press("ctrl+n")
+        await console.calm("Steps between validations")
+
+
 async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def takes_long(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
