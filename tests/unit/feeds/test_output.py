@@ -10,7 +10,7 @@ from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in, number_in, tag_in
 from actions.run.output.segments import StreamReader
 from tests.support.streams import append_raw
-from tui.feeds.output import CurveFeed, OutputLogFeed
+from tui.feeds.output import CurveFeed, OutputLogFeed, OwnProgress
 
 SOURCES = (
     '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'
@@ -161,3 +161,17 @@ async def test_output_that_cannot_be_read_is_an_error_each_time_until_it_can(
                 await feed.complete(tmp_path, "train")
     assert (await feed.complete(tmp_path, "train")).is_complete
     feed.close()
+
+
+def test_the_time_to_go_of_an_attempt_is_not_that_of_the_one_before(tmp_path: Path) -> None:
+    def bar(done: int, left: int) -> bytes:
+        counts = f'"done":{done},"total":300,"remaining_seconds":{left}'
+        return f'{{"type":"progress","number":0,"label":"Epoch 0",{counts}}}\n'.encode()
+
+    append_raw(tmp_path, "train", "points", SOURCES.encode() + bar(250, 10))
+    assert OwnProgress(tmp_path, "train", 1, only_new=False).left_seconds() == 10
+
+    resumed = OwnProgress(tmp_path, "train", 2, only_new=True)
+    assert resumed.left_seconds() is None
+    append_raw(tmp_path, "train", "points", bar(200, 90))
+    assert resumed.left_seconds() == 90
