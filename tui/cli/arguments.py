@@ -413,6 +413,9 @@ def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
     plan.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to plan")
     plan.add_argument("--no-checks", action="store_true", help="print the plan alone: ask neither AWS nor a cluster")
+    plan.add_argument(
+        "--manifests", type=Path, metavar="DIR", help="write the objects that it would apply into an empty folder"
+    )
     _price_file(plan)
     limit_options(plan, dest="limit")
     _launch_options(plan)

@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "eksml-tui plan bionemo-esm1nv workers=4  stages, time and cost",
         "eksml-tui plan bionemo-esm1nv --preset rehearsal -o json",
+        "eksml-tui plan efa-nccl-tests --existing-cluster --manifests out  the objects that it would apply",
     ),
     "launch": (
         "eksml-tui launch efa-nccl-tests --preset rehearsal --yes",

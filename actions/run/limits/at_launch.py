@@ -26,7 +26,7 @@ def require_possible(limits: Limits, plan: LaunchPlan) -> None:
     Raises:
         UsageError: The dearest hour of the plan costs more than is allowed.
     """
-    peak = plan.peak_usd_per_hour
+    peak = None if plan.is_into_cluster else plan.peak_usd_per_hour
     if limits.max_usd_per_hour and peak is not None and peak > Decimal(limits.max_usd_per_hour):
         most = format_usd(Decimal(limits.max_usd_per_hour))
         raise UsageError(
@@ -72,6 +72,9 @@ def _is_sampled(watch: StageWatch | None) -> bool:
 def _budget(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, does: str) -> Iterator[str]:
     """Yield a sentence if the budget may end the run: it pays for the park or teardown, too."""
     if not limits.budget_usd:
+        return
+    if plan.is_into_cluster:
+        yield "The budget counts nodes that are started for the run, and not those that are there."
         return
     budget = Decimal(limits.budget_usd)
     seconds = undo_seconds(_held_at_most(plan, blueprint), limits.action)
