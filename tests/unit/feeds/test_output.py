@@ -125,7 +125,7 @@ async def test_long_curves_are_read_in_the_background_once_and_shared(tmp_path: 
     assert 0 < first.read_bytes < first.size_bytes
     await until(lambda: news, "the end of the reading")
     assert feed.of(tmp_path, "train") is first
-    assert first.is_complete
+    assert feed.of(tmp_path, "train").is_complete
     assert news == ["complete"]
     series = first.curves.series("train_loss")
     assert series is not None
