@@ -62,7 +62,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         order.put([marker_of(told.words(), names.number_of(typed), int(told.at * 1e9))])
 
     try:
-        job = _job(typed, session.namespace or "default", await first_snapshot(state, following))
+        job = named_job(typed, session.namespace or "default", await first_snapshot(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
@@ -99,7 +99,12 @@ async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> 
     return state.snapshot()
 
 
-def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+def named_job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+    """Return the job that an operator has named.
+
+    Raises:
+        MissingError: A word without a kind names none.
+    """
     subject = parse_subject(typed, default_namespace=namespace)
     if subject.kind != "Pod":
         return JobRef(subject.kind, subject.namespace, subject.name)
