@@ -84,6 +84,8 @@ def _tell(told: dict[str, Any], event: Document) -> None:
     if line not in lines:
         lines.append(line)
         lines.sort()
+    if any(one.startswith("Normal Scheduled") for one in lines):  # until then a gang may have lacked a pod, by chance
+        lines[:] = [one for one in lines if not one.startswith("Warning FailedScheduling")]
 
 
 def _step(told: dict[str, Any], key: str, document: Document) -> None:
