@@ -127,20 +127,3 @@ def owner_reference(owner: Document) -> Document:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def is_met(term: Document, labels: dict[str, str]) -> bool:
-    """Return whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-    value, wanted = labels.get(term["key"]), term.get("values") or []
-    match term["operator"]:
-        case "In":
-            return value in wanted
-        case "NotIn":
-            return value not in wanted
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator if value is not None and value.isdigit():
-            return int(value) > int(wanted[0]) if operator == "Gt" else int(value) < int(wanted[0])
-    return False

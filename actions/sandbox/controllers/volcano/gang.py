@@ -13,19 +13,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from actions.cluster.state.pod_requests import parse_quantity
+from actions.fleet.placement import PODS_RESOURCE, Amounts, NodeSpace, promised_share, requests_of, selects, tolerates
 from actions.sandbox.clientkit.conditions import with_condition
 from actions.sandbox.clientkit.kinds import Document, is_deleting, uid_of
 from actions.sandbox.controllers.core.pods import phase_of
-from actions.sandbox.controllers.core.scheduler import (
-    PODS_RESOURCE,
-    Amounts,
-    NodeSpace,
-    needs_node,
-    promised_share,
-    requests_of,
-    selects,
-    tolerates,
-)
+from actions.sandbox.controllers.core.scheduler import needs_node
 from actions.sandbox.model.quantities import sum_quantities
 
 _FIRST_RESOURCES = ("cpu", "memory")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actions.cluster.state.pod_requests import parse_quantity
+from actions.fleet.placement import PODS_RESOURCE, Amounts, NodeSpace, spaces_of
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -25,15 +26,7 @@ from actions.sandbox.clientkit.kinds import (
 )
 from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import phase_of
-from actions.sandbox.controllers.core.scheduler import (
-    PODS_RESOURCE,
-    Amounts,
-    NodeSpace,
-    assign,
-    claim_problem,
-    mark_unschedulable,
-    spaces_of,
-)
+from actions.sandbox.controllers.core.scheduler import assign, claim_problem, mark_unschedulable
 from actions.sandbox.controllers.volcano.gang import (
     INQUEUE,
     PENDING,

@@ -9,6 +9,7 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
+from actions.fleet.placement import NodeSpace
 from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
@@ -24,7 +25,6 @@ from actions.sandbox.clientkit.kinds import (
     Document,
     kind_named,
 )
-from actions.sandbox.controllers.core.scheduler import NodeSpace
 from actions.sandbox.controllers.volcano import scheduler as volcano
 from actions.sandbox.controllers.volcano.gang import Gang, allocated_of, group_status
 from actions.sandbox.model.options import SandboxOptions

@@ -10,16 +10,30 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from actions.cluster.state.pod_requests import parse_quantity
 from actions.fleet.instance_types import Accelerator, InstanceType
-from actions.sandbox.clientkit.kinds import EFA, Document, is_met
-from actions.sandbox.controllers.aws.machines import INSTANCE_TYPE, allocatable_of, capacity_of
-from actions.sandbox.controllers.core.scheduler import NodeSpace, reasons_against, requests_of, required_terms
+from actions.fleet.node_amounts import EFA, allocatable_of, total_amounts_of
+from actions.fleet.placement import Document, NodeSpace, is_met, reasons_against, requests_of, required_terms
+from actions.fleet.quantity import parse_quantity
 
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""The label of a node's instance type."""
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODE_POOL = "karpenter.sh/nodepool"
 _OLD_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
 _AWS = "karpenter.k8s.aws/"
+UNFORESEEN = frozenset(
+    {
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "topology.k8s.aws/zone-id",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "kubernetes.io/hostname",
+    }
+)
+"""Labels of a node that are known only when it has started."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -93,12 +107,12 @@ def _offer(pod: Document, pool: Document, kind: InstanceType) -> Offer | None:
 
 
 def _capacity_type(pod: Document, requirements: list[Document]) -> str | None:
-    """Spot if the pool and the pod allow it, as Karpenter prefers, else on demand; `None` if neither."""
+    """Spot if the pool and the pod allow it, else on demand, else reserved; `None` if none of them."""
     wanted = [one for one in requirements if one["key"] == CAPACITY_TYPE]
     selected = (pod["spec"].get("nodeSelector") or {}).get(CAPACITY_TYPE)
     for term in required_terms(pod)[:1]:
         wanted += [one for one in term if one["key"] == CAPACITY_TYPE]
-    for candidate in ("spot", "on-demand"):
+    for candidate in ("spot", "on-demand", "reserved"):
         if selected in (None, candidate) and all(is_met(one, {CAPACITY_TYPE: candidate}) for one in wanted):
             if candidate == "spot" and not wanted and selected is None:
                 continue  # a pool without the requirement means on demand
@@ -130,9 +144,9 @@ def instance_labels(kind: InstanceType) -> dict[str, str]:
     return labels
 
 
-def capacity_amounts(kind: InstanceType) -> Counter[str]:
+def limit_amounts(kind: InstanceType) -> Counter[str]:
     """Return what an instance counts for in its pool's limits, in whole cores, bytes and pieces."""
-    capacity = capacity_of(kind, has_devices=True)
+    capacity = total_amounts_of(kind, has_devices=True)
     counted = ((name, int(parse_quantity(str(amount)))) for name, amount in capacity.items())
     return Counter({name: amount for name, amount in counted if amount}) + Counter(nodes=1)
 
