@@ -127,7 +127,8 @@ def test_a_container_that_cannot_start_for_whatever_reason_is_not_fine(reason: s
 
 NOT_STARTED = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:"
-    ' unable to start container process: error mounting "/var/lib/kubelet/pods/d890c0d8/etc-hosts" to rootfs at "/etc/hosts":'
+    ' unable to start container process: error mounting "/var/lib/kubelet/pods/d890c0d8/etc-hosts" to rootfs at'
+    ' "/etc/hosts":'
     " stat /var/lib/kubelet/pods/d890c0d8/etc-hosts: no such file or directory: unknown"
 )
 """As containerd 1.6.20 said it of a node whose kubelet had lost its folder."""
