@@ -137,7 +137,7 @@ class OutputLogFeed:
 
 
 class CurveFeed:
-    """The one reader of curves: panes and alarms share what it has read. Used on the loop only.
+    """The one reader of curves: panes share what it has read. Used on the loop only.
 
     What is long is read to its end in a thread, once. From then on whoever asks for the curves reads what is new.
 
@@ -169,22 +169,6 @@ class CurveFeed:
             self._reading[key] = asyncio.ensure_future(self._read(curves))
         for old in [old for old in self._known if old not in self._reading][:-_MOST_CURVES]:
             del self._known[old]
-        return curves
-
-    async def complete(self, folder: Path, stage: str) -> StageCurves:
-        """Return the curves of a stage once they are complete.
-
-        Raises:
-            JournalError: The output cannot be read.
-        """
-        curves = self.of(folder, stage)
-        if (reading := self._reading.get((folder, stage))) is not None:
-            await asyncio.wait({reading})
-            curves = self.of(folder, stage)
-        has_more = True
-        while has_more:
-            has_more = curves.read_on()
-            await asyncio.sleep(0)
         return curves
 
     async def _read(self, curves: StageCurves) -> None:

@@ -310,7 +310,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="checks")
     async def _check(self, bound: Bound) -> None:
         """Make the doctor's checks; the lines are shown as they come."""
-        await self._checks.run(self._blueprint, bound, store=self._store_url)
+        await self._checks.run(self._blueprint, bound, store=self._store_url, has_budget=bool(self._limits.budget))
         self._show_plan()
 
     @work(exclusive=True, group="capacity")
@@ -342,7 +342,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:
             found, waiting = self._checks.lines, len(self._checks.waiting)
-            plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
+            plan = plan_lines(self._plan, width, self._checks.cost_text) + note_lines(self._notes, width)
             checks = check_lines(found, waiting, width, worded=self._worded)
             self._lines.show(plan[:1] + checks + plan[1:] + unknown_lines(found, width))  # the sums stay the first line
 
