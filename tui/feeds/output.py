@@ -192,13 +192,16 @@ class OwnProgress:
     Args:
         folder: The run's folder.
         stage: Id of the stage.
+        attempt: The number of its attempt.
+        only_new: Take nothing that is stored already: it is of an attempt before.
     """
 
-    def __init__(self, folder: Path, stage: str) -> None:
+    def __init__(self, folder: Path, stage: str, attempt: int, *, only_new: bool) -> None:
         self.folder = folder
         self.stage = stage
+        self.attempt = attempt
         self._reader = _reader_of(folder, stage)
-        self._offset = self._reader.values_tail(CHUNK_BYTES)
+        self._offset = self._reader.values_end() if only_new else self._reader.values_tail(CHUNK_BYTES)
         self._newest: dict[str, TrainingProgress] = {}
 
     def left_seconds(self) -> float | None:

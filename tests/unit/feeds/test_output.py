@@ -11,7 +11,7 @@ from actions.cluster.logs.batch import line_in, number_in, tag_in
 from actions.run.output.segments import StreamReader
 from tests.support.polling import until
 from tests.support.streams import append_raw
-from tui.feeds.output import CurveFeed, OutputLogFeed
+from tui.feeds.output import CurveFeed, OutputLogFeed, OwnProgress
 
 SOURCES = (
     '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'
@@ -125,7 +125,7 @@ async def test_long_curves_are_read_in_the_background_once_and_shared(tmp_path: 
     assert 0 < first.read_bytes < first.size_bytes
     await until(lambda: news, "the end of the reading")
     assert feed.of(tmp_path, "train") is first
-    assert first.is_complete
+    assert feed.of(tmp_path, "train").is_complete
     assert news == ["complete"]
     series = first.curves.series("train_loss")
     assert series is not None
@@ -167,3 +167,17 @@ async def test_output_that_cannot_be_read_is_an_error_each_time_until_it_can(
     feed.of(tmp_path, "train")
     await until(lambda: feed.of(tmp_path, "train").is_complete, "the end of the reading")
     feed.close()
+
+
+def test_the_time_to_go_of_an_attempt_is_not_that_of_the_one_before(tmp_path: Path) -> None:
+    def bar(done: int, left: int) -> bytes:
+        counts = f'"done":{done},"total":300,"remaining_seconds":{left}'
+        return f'{{"type":"progress","number":0,"label":"Epoch 0",{counts}}}\n'.encode()
+
+    append_raw(tmp_path, "train", "points", SOURCES.encode() + bar(250, 10))
+    assert OwnProgress(tmp_path, "train", 1, only_new=False).left_seconds() == 10
+
+    resumed = OwnProgress(tmp_path, "train", 2, only_new=True)
+    assert resumed.left_seconds() is None
+    append_raw(tmp_path, "train", "points", bar(200, 90))
+    assert resumed.left_seconds() == 90
