@@ -182,7 +182,7 @@ class AlarmCompanion:
         """Return the reason for which an alarm was not sent; empty if it was."""
         try:
             return await send(self._ways, way, message, self._clock)
-        except Exception as error:  # noqa: BLE001 - a defect is recorded, too: the alarm must not be tried for ever
+        except (OSError, ValueError, RuntimeError) as error:  # recorded, too: the alarm is not tried for ever
             return one_line(redact(f"Unexpected {type(error).__name__}: {error}"))
 
 
