@@ -151,7 +151,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui alarms test                    does the webhook take one?",
     ),
     "alarms ack": ("eksml-tui alarms ack                     no console rings for them again",),
-    "alarms test": ("eksml-tui alarms test && echo they arrive",),
+    "alarms test": ("eksml-tui alarms test                    by each way once; 0 if all took it",),
     "config": (
         "eksml-tui config                         each setting, with its source",
         "eksml-tui config --schema                a JSON Schema, for editors that check YAML",

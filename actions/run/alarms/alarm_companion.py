@@ -16,6 +16,7 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
+from actions.base.untrusted import one_line, redact
 from actions.run.alarms.causes import Alarm, alarms_of
 from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import SILENCED, AlarmWays
@@ -25,6 +26,8 @@ from actions.run.state.view import OVER, AlarmView, RunView, with_troubles
 
 LOOK_SECONDS = 0.5
 """Pause between two looks at the run."""
+CALM_SECONDS = 3.0
+"""Pause between two looks while no record is written: curves, pods and the clock change, too."""
 GONE_SECONDS = 30.0
 """A cause that is observed has to be gone for so long: pods and curves come back, and a new runner has not seen any."""
 HELD_SECONDS = 60.0
@@ -98,6 +101,7 @@ class AlarmCompanion:
         """Monotonic seconds at which each cause was there last."""
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._held_since: float | None = None
+        self._looked: tuple[RunView, float] | None = None
 
     async def accompany(self) -> None:
         """Look for alarms, and send them, until cancelled."""
@@ -122,9 +126,12 @@ class AlarmCompanion:
         return now - self._held_since < HELD_SECONDS
 
     async def look(self) -> None:
-        """Look once: raise what is new, end what is gone, and begin to send."""
+        """Look, after a new record or some seconds: raise what is new, end what is gone, and begin to send."""
         view = await self._journal.view()
         now, moment = self._clock.now().timestamp(), self._clock.monotonic()
+        if self._looked is not None and self._looked[0] is view and moment - self._looked[1] < CALM_SECONDS:
+            return
+        self._looked = view, moment
         known = open_alarms(view)
         found = {alarm.name: alarm for alarm in alarms_of(with_troubles(view, self._troubles()), now=now)}
         for name in known:
@@ -168,8 +175,15 @@ class AlarmCompanion:
             if self._clock.now().timestamp() - alarm.at > LATE_SECONDS:
                 reason = "It was raised more than an hour ago, and nothing sent it."
             else:
-                reason = await send(self._ways, way, message_of(view, alarm), self._clock)
+                reason = await self._tried(way, message_of(view, alarm))
             await self._journal.write(AlarmSent(alarm.seq, way, reason))
+
+    async def _tried(self, way: str, message: Message) -> str:
+        """Return the reason for which an alarm was not sent; empty if it was."""
+        try:
+            return await send(self._ways, way, message, self._clock)
+        except (OSError, ValueError, RuntimeError) as error:  # recorded, too: the alarm is not tried for ever
+            return one_line(redact(f"Unexpected {type(error).__name__}: {error}"))
 
 
 def message_of(view: RunView, alarm: AlarmView) -> Message:

@@ -14,7 +14,7 @@ from actions.base.errors import ConfigError, ConsoleError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.files import read_file
 from actions.base.process import run_tool
-from actions.base.untrusted import one_line, redact
+from actions.base.untrusted import KNOWN, one_line, redact
 from actions.cloud.download import post
 from actions.run.alarms.ways import HOOK, WEBHOOK, AlarmWays
 
@@ -124,8 +124,10 @@ def _address_in(file: Path) -> str:
         ConfigError: It cannot be read.
     """
     try:
-        return read_file(file).decode(errors="replace").strip()
+        address = read_file(file).decode(errors="replace").strip()
     except OSError as error:
         raise ConfigError(
             f"{file} cannot be read: {error.strerror}.", hint="It holds the webhook's address."
         ) from error
+    KNOWN.add(address, f"file:{file}")
+    return address

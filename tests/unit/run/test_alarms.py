@@ -17,7 +17,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
 from actions.cloud.download import post
 from actions.run.alarms import send as sending
-from actions.run.alarms.alarm_companion import GONE_SECONDS, MOST_AN_HOUR, AlarmCompanion
+from actions.run.alarms.alarm_companion import CALM_SECONDS, GONE_SECONDS, MOST_AN_HOUR, AlarmCompanion
 from actions.run.alarms.causes import Alarm, alarms_of, credentials_alarm, training_alarms
 from actions.run.alarms.observed import TrainingSource
 from actions.run.alarms.send import Message, call, send
@@ -137,9 +137,10 @@ def test_an_alarm_is_raised_once_and_again_only_after_its_cause_was_gone_for_lon
         for found in ([nan(1)], [nan(1)], [], [nan(1)]):
             loss.now = found
             await companion.look()
+            await clock.sleep(CALM_SECONDS)
         loss.now = []
         await companion.look()
-        await clock.sleep(GONE_SECONDS)
+        await clock.sleep(GONE_SECONDS + CALM_SECONDS)
         await companion.look()
         loss.now = [nan(1)]
         await companion.look()
