@@ -242,6 +242,7 @@ def plan_of(
     *,
     instances: InstanceTable | None = None,
     day: date | None = None,
+    region: str = "",
 ) -> LaunchPlan:
     """Compute the plan. Nodes by their market; what has no price is named, never counted as nothing.
 
@@ -253,13 +254,14 @@ def plan_of(
         prices: Known prices.
         instances: The instance table; the one that ships with the program by default.
         day: The day on which the support of a Kubernetes version counts; today by default.
+        region: That of the cluster that is there already; that of the parameters by default.
 
     Raises:
         BlueprintError: A manifest cannot be rendered, or an operator's file is not the one of the sum beside it.
         ConflictError: An operator's file is not the one that the blueprint records.
     """
     table = instances or InstanceTable.load()
-    region = binding.text("region", blueprint.cluster.region)
+    region = region or binding.text("region", blueprint.cluster.region)
     tariff = Tariff(prices, region, day or SystemClock().now().date())
     planning = _Planning(blueprint, binding, tariff, table)
     stages = tuple(planning.plan(stage) for stage in planning.blueprint.stages)

@@ -259,6 +259,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
     Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
+    Command("alarms", "Alarms", "Those that are not acknowledged, and whether they were sent.", NoArguments),
     Command("ack", "Acknowledge alarms", "Silence the current alarms.", NoArguments),
     Command("back", "Back", "Close the screen in front, or go back.", NoArguments),
     Command("help", "Help", "The keys of the focused pane.", NoArguments),

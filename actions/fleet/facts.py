@@ -227,6 +227,19 @@ class EventFacts(msgspec.Struct, frozen=True, gc=False):
     count: int
     last_seen_at: float
 
+    @property
+    def is_of_placed_gang(self) -> bool:
+        """Return whether Volcano 1.15.1 says *Unschedulable* of a gang that is placed.
+
+        Source: volcano v1.15.1, `RecordJobStatusEvent`, which goes by the phase that the PodGroup had before.
+        """
+        return self.kind == "PodGroup" and "in gang unschedulable: pod group is ready" in self.message
+
+    @property
+    def is_warning(self) -> bool:
+        """Return whether it reports something wrong."""
+        return self.type != "Normal" and not self.is_of_placed_gang
+
 
 class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
     """The facts of a Job, PyTorchJob, MPIJob, RayJob or RayCluster."""

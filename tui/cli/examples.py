@@ -138,6 +138,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui sandbox faults                 what can be made to fail",
     ),
     "sandbox faults": ("eksml-tui sandbox faults clear            clear all faults",),
+    "guard": (
+        "eksml-tui guard pytorchjob/llama                      until it ends; alarms as in config.yaml",
+        "eksml-tui guard job/train/llama --idle 30m --park     suspend it when nothing uses its accelerators",
+    ),
+    "alarms": (
+        "eksml-tui alarms                         what waits, and whether it was sent",
+        "eksml-tui alarms test                    does the webhook take one?",
+    ),
+    "alarms ack": ("eksml-tui alarms ack                     no console rings for them again",),
+    "alarms test": ("eksml-tui alarms test && echo they arrive",),
     "config": (
         "eksml-tui config                         each setting, with its source",
         "eksml-tui config --schema                a JSON Schema, for editors that check YAML",

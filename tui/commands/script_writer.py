@@ -46,6 +46,7 @@ _BY_HAND = {
     "edit": "an editor needs a terminal",
     "shell": "what is typed into a shell is not recorded",
     "copy": "a script has no clipboard",
+    "alarms": "alarms are off while a script plays",
     "ack": "alarms are off while a script plays",
 }
 """Commands that no script can carry out, each with its reason."""

@@ -190,7 +190,7 @@ def chosen_lines(
 
 
 def place_lines(
-    blueprint: Blueprint, bound: Binding, *, account: str, context: str, auto_approve: bool, width: int
+    blueprint: Blueprint, bound: Binding, *, account: str, context: str, region: str, auto_approve: bool, width: int
 ) -> list[Cells]:
     """Return where a launch works, and that it asks nothing more, in a few lines.
 
@@ -199,6 +199,7 @@ def place_lines(
         bound: Its values.
         account: The AWS account of the credentials; empty if it is not known yet.
         context: That of the cluster on screen; empty without one.
+        region: Its own, if it is the one that is used; empty for that of the values.
         auto_approve: Plans of Terraform are carried out as they come.
         width: Terminal columns.
     """
@@ -207,7 +208,7 @@ def place_lines(
     name = bound.text("cluster_name", blueprint.cluster.name)
     known = {
         "Makes cluster" if makes else "In cluster": name if makes else context or name,
-        "region": bound.text("region", blueprint.cluster.region),
+        "region": region or bound.text("region", blueprint.cluster.region),
         "account": account or "not known yet",
     }
     text = " · ".join(f"{key} {value}".replace(" ", "\xa0") for key, value in known.items() if value)

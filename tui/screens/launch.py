@@ -75,9 +75,9 @@ from tui.widgets.form import ParameterForm
 if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
     from actions.run.doctor.report import DoctorLine
 
+_LAUNCH = (Span(" enter", Tone.ACCENT), Span(" launch  ", Tone.MUTED))
+_TO_CHANGE = (Span(" ctrl+n", Tone.ACCENT), Span(" what to change  ", Tone.MUTED))
 _HINT = (
-    Span(" enter", Tone.ACCENT),
-    Span(" launch  ", Tone.MUTED),
     Span("↑ ↓", Tone.ACCENT),
     Span(" fields  ", Tone.MUTED),
     Span("← →", Tone.ACCENT),
@@ -142,6 +142,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             check=lambda values: limit_mistakes(values, now=services.clock.now()),
         )
         self._lines = Lines(id="plan-lines")
+        self._hints = Lines([(*_LAUNCH, *_HINT)], id="hints")
 
     def compose(self) -> ComposeResult:
         """Yield header, form and plan."""
@@ -152,7 +153,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         with VerticalScroll(id="plan-slot", can_focus=False) as plan:
             plan.border_title = "duration and cost"
             yield self._lines
-        yield Lines([_HINT], id="hints")
+        yield self._hints
 
     def on_mount(self) -> None:
         """Focus the first field."""
@@ -265,6 +266,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             bound,
             account=services.credentials.account or header_facts(services).account,  # Terraform's are the credentials
             context=services.cluster.context_name,
+            region=self._region,
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
@@ -335,6 +337,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     def _show_plan(self) -> None:
         width = self._plan_width
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else _LAUNCH), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:
@@ -348,6 +351,11 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._show_plan()
 
     @property
+    def _region(self) -> str:
+        """The region of the cluster on screen, if that is the one that is used; empty for the form's."""
+        return self._services.cluster.place.region if self._existing else ""
+
+    @property
     def _plan_width(self) -> int:
         return self.size.width - _PLAN_FRAME
 
@@ -358,7 +366,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
         now = self._services.clock.now()
         require_together(self._blueprint, bound, now.date())
-        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date())
+        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date(), region=self._region)
         limits = limits_of(texts, now=now)
         if texts.at_limit != (self._usual_limits.at_limit or "park"):
             require_limit(texts, limits)

@@ -221,7 +221,7 @@ def _ray_cluster(document: Object) -> ObjectStatus:
         return failed
     status = status_of(document)
     state, reason = (str(status.get(name) or "") for name in ("state", "reason"))
-    if state == "failed" and LOST_UPDATE not in reason:
+    if state == "failed" and reason and LOST_UPDATE not in reason:  # which is written after the state, or never
         return status_from(WorkState.FAILED, reason="failed", message=reason)
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":

@@ -71,6 +71,14 @@ def test_sixteen_gpus_of_an_existing_cluster_are_not_free() -> None:
     assert "for the nodes that its pods take" in plan_table(plan)
 
 
+def test_an_existing_cluster_costs_what_its_own_region_asks() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    binding = bind(blueprint, {"region": "us-east-1"}, existing_cluster=True)
+
+    assert "2 × g5.12xlarge" in plan_of(blueprint, binding, PRICES).unpriced
+    assert "2 × g5.12xlarge" not in plan_of(blueprint, binding, PRICES, region="us-west-2").unpriced
+
+
 def test_an_existing_cluster_costs_only_the_nodes_of_its_pods() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)

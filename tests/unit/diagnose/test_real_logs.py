@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.diagnose.samples import codes, is_quoted, why
+from tests.unit.diagnose.samples import a_container, a_pod, codes, is_quoted, why
 from tests.unit.diagnose.troubles import ended
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -92,6 +92,7 @@ ON_ONE_GPU = {
     "sigterm": ("JOB_FAILED", "torchrun was ended from outside (SIGTERM)"),
     "store_alone": ("RENDEZVOUS", "1 of 2 processes arrived at the rendezvous"),
     "store_name": ("RENDEZVOUS", "The name of the rendezvous, trainer-master-0.trainer, has no address"),
+    "store_nameless": ("RENDEZVOUS", "The name of the rendezvous, train-master-0, has no address"),
     "store_timeout": ("RENDEZVOUS", "The rendezvous at 127.0.0.1:29606 does not answer"),
     "threads": ("JOB_FAILED", "can't start new thread"),
     "torchrun_no_file": ("JOB_FAILED", "can't open file '/workspace/train/pretrain.py'"),
@@ -109,6 +110,22 @@ def test_small_programs_on_one_gpu_have_the_cause_of_their_end_first(name: str) 
     assert first.severity.value == "error"
     shown = ended(re.sub(r"\x1b\[\d*m", "", log))
     assert all(is_quoted(quote, shown) for quote in first.evidence)
+
+
+def running(log: str) -> dict[str, object]:
+    status = a_container(ready=True, running={"startedAt": "2026-11-29T04:45:05Z"})
+    return {"pods": [a_pod(phase="Running", node="n1", containerStatuses=[status])], "logs": log}
+
+
+def test_a_running_pod_that_looks_up_a_name_for_minutes_waits_for_it() -> None:
+    log = log_of("store_nameless", "h200")
+    (found,) = why(running(log))
+    assert found.code.value == "RENDEZVOUS"
+    assert found.headline == "The name of the rendezvous, train-master-0, has no address"
+    once = log[: log.index("\n", log.index("cannot be retrieved")) + 1]
+    assert why(running(once)) == []
+    assert why(running(log + "step 10 loss 2.7152 lr 0.0001\n")) == []
+    assert why(running(log + "NCCL version 2.28.9+cuda13.0\n")) == []
 
 
 def test_every_log_is_looked_at() -> None:

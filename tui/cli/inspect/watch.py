@@ -58,7 +58,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         order.put(tagged_lines(batch, names.number_of(member.pod.name)))
 
     try:
-        job = _job(typed, session.namespace or "default", await first_snapshot(state, following))
+        job = named_job(typed, session.namespace or "default", await first_snapshot(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
@@ -94,7 +94,12 @@ async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> 
     return state.snapshot()
 
 
-def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+def named_job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+    """Return the job that an operator has named.
+
+    Raises:
+        MissingError: A word without a kind names none.
+    """
     subject = parse_subject(typed, default_namespace=namespace)
     if subject.kind != "Pod":
         return JobRef(subject.kind, subject.namespace, subject.name)

@@ -315,7 +315,11 @@ _JOINED = re.compile(
     r"|tasks (?:that reached|at) the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
 _ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
-_NO_ADDRESS = re.compile(r"addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
+_NO_ADDRESS = re.compile(
+    r"(?:\[[WE]\d{4} (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)[^\]\n]{1,60}\] )?"
+    r"(?:\[c10d\] The (?:IPv[46] )?network )?addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved"
+)
+_LOOKED_UP_FOR = 10
 _STRAGGLERS = 4
 
 
@@ -353,6 +357,7 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
     yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD, _NO_NEURON_PEER))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
+        yield from _nameless(unresolved_log_text(evidence))
         return
     missing = [pod.name for pod in evidence.pods if not _has_started(pod)]
     running = len(evidence.pods) - len(missing)
@@ -393,10 +398,34 @@ def _unanswered(found: list[Hit], texts: Iterable[tuple[str, str]]) -> Finding |
     host = address["host"]
     unknown = [hit for hit in find_hits(texts, _NO_ADDRESS) if hit.match["host"] == host]
     if unknown:
-        headline = f"The name of the rendezvous, {host}, has no address"
-        service = "Look for its Service (headless, with that name and namespace) and for the pod that it selects."
-        return finding(Code.RENDEZVOUS, headline, [unknown[0].line, *quotes], service)
+        return _without_address(host, [unknown[0].line, *quotes])
     return finding(Code.RENDEZVOUS, f"The rendezvous at {host}:{address['port']} does not answer", quotes, step)
+
+
+def _nameless(texts: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Yield a finding for a log that ends with vain look-ups of a name.
+
+    Torch waits for minutes in that way without a word of an error. One vain look-up is usual, of IPv6 before IPv4: the
+    last one of a name must come `_LOOKED_UP_FOR` seconds after the first, and nothing but torch's own words after it.
+    """
+    for text, _ in texts:
+        hits = list(_NO_ADDRESS.finditer(text))
+        if not hits or any("[c10d]" not in line for line in text[hits[-1].end() :].splitlines()[1:] if line.strip()):
+            continue
+        theirs = [hit for hit in hits if hit["host"] == hits[-1]["host"] and hit["hour"]]
+        if theirs and (_clock(theirs[-1]) - _clock(theirs[0])) % 86400 >= _LOOKED_UP_FOR:
+            yield _without_address(hits[-1]["host"], [hits[-1].group()])
+            return
+
+
+def _clock(match: re.Match[str]) -> int:
+    return 3600 * int(match["hour"]) + 60 * int(match["minute"]) + int(match["second"])
+
+
+def _without_address(host: str, quotes: list[str]) -> Finding:
+    headline = f"The name of the rendezvous, {host}, has no address"
+    step = "Look for its Service (headless, with that name and namespace) and for the pod that it selects."
+    return finding(Code.RENDEZVOUS, headline, quotes, step)
 
 
 def _has_started(pod: Pod) -> bool:
