@@ -18,7 +18,19 @@ def _naming(what: str, description: str = "") -> Meta:
 
 
 PaneName = Literal[
-    "home", "nodes", "pods", "blueprints", "run", "logs", "accelerators", "charts", "events", "cost", "objects", "runs"
+    "home",
+    "nodes",
+    "pods",
+    "blueprints",
+    "run",
+    "logs",
+    "accelerators",
+    "charts",
+    "events",
+    "cost",
+    "objects",
+    "queues",
+    "runs",
 ]
 """The panes, in the order of their keys and of their tabs."""
 LayoutName = Literal["single", "watch", "job", "quad"]

@@ -291,7 +291,10 @@ def _tables(commands: Commands, cluster: Options) -> None:
     cost = commands.add_parser("cost", help="print the hourly cost of the nodes, and how much of it is idle")
     add_options(cost, cluster, suppress=True)
     _price_file(cost)
-    for command in (pods, events, cost):
+    queues = commands.add_parser("queues", help="print the queues of Kueue and Volcano, and the place of a job in them")
+    add_options(queues, cluster, suppress=True)
+    queues.add_argument("job", nargs="?", default="", metavar="KIND/NAME", help="only the places of this job")
+    for command in (pods, events, cost, queues):
         output_option(command)
 
 

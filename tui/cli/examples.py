@@ -14,6 +14,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui pods -n training               the pods of a namespace",
         "eksml-tui pods --node ip-10-0-1-7 -o json",
     ),
+    "queues": (
+        "eksml-tui queues                         quota, what has it, and what waits for it in order",
+        "eksml-tui queues trainjob/llama          its position, and what is before it",
+    ),
     "events": (
         "eksml-tui events --warnings              what went wrong lately, newest last",
         "eksml-tui events -n training -o yaml",

@@ -23,6 +23,7 @@ _COMMANDS = {
     "nodes": "tui.cli.inspect.cluster:print_nodes",
     "pods": "tui.cli.tables.cluster:print_pods",
     "events": "tui.cli.tables.cluster:print_events",
+    "queues": "tui.cli.tables.queues:print_queues",
     "cost": "tui.cli.tables.cluster:print_cost",
     "launch": "tui.cli.launch:run",
     "alarms": "tui.cli.alarms:run",

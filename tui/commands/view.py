@@ -239,7 +239,7 @@ class WatchCommand:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
-        return {"watch": self._watch}
+        return {"watch": self._watch, "queue": self._queue}
 
     async def _watch(self, arguments: args.WatchArguments) -> None:
         if arguments.job == _RUN:
@@ -251,6 +251,11 @@ class WatchCommand:
         self._workspace.arrange("job")
         self._workspace.open("pods", "job")
         self._workspace.focus("logs")
+
+    async def _queue(self, arguments: args.WatchArguments) -> None:
+        await self._services.cluster.wait_connected()
+        job = self._job(arguments.job)
+        self._workspace.open("queues", f"{job.kind}/{job.namespace}/{job.name}")
 
     def _job(self, typed: str) -> JobRef:
         if typed:

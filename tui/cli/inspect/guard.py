@@ -86,6 +86,7 @@ async def _guarded(chosen: ChosenTarget, typed: str, rule: IdleRule) -> JobOutco
             look=state.snapshot,
             on_lines=guard.read,
             tail_lines=lambda _: None,
+            on_report=lambda _: None,  # alarms go by what the logs print
             clock=SystemClock(),
         )
         await watch.require()
