@@ -26,7 +26,7 @@ _ACCELERATORS = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neur
 _SHARED = ("cpu", "memory")
 
 
-class PodGroup(msgspec.Struct, frozen=True):
+class PodSet(msgspec.Struct, frozen=True):
     """Pods that are all alike, as an object asks for them."""
 
     name: str
@@ -53,7 +53,7 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 def fit_of(
-    groups: Sequence[PodGroup],
+    groups: Sequence[PodSet],
     spaces: Sequence[NodeSpace],
     pools: Sequence[Document] = (),
     types: Sequence[InstanceType] = (),
@@ -148,7 +148,7 @@ def _foreseen(pod: Document, pools: Iterable[Document]) -> Document:
     return {**pod, "spec": spec}
 
 
-def kueue_refusal(group: PodGroup, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
+def kueue_refusal(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
     """Return why Kueue can never admit a group, in its words; empty if it may, or that is not known.
 
     Args:

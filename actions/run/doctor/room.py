@@ -24,7 +24,7 @@ from actions.cluster.objects.client import ObjectRef
 from actions.cluster.state.decode import decode_node
 from actions.fleet.cost import CostModel, HourlyCost
 from actions.fleet.facts import NodeFacts
-from actions.fleet.fit import Fit, PodGroup, fit_of, kueue_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.fleet.placement import Document, spaces_of
@@ -157,7 +157,7 @@ def _by_name(documents: Sequence[Document] | None) -> dict[str, Document]:
     return {str(one["metadata"]["name"]): one for one in documents or ()}
 
 
-def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str) -> list[PodGroup]:
+def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str) -> list[PodSet]:
     """Return the pods that objects ask for, each template's together; daemons run wherever they can."""
     groups = []
     for manifest in objects:
@@ -171,12 +171,12 @@ def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str) -> list[PodG
             spec = template.get("spec") or {}
             pod = {"kind": "Pod", "metadata": {"name": name, "namespace": home}, "spec": spec}
             if count and spec.get("containers"):
-                groups.append(PodGroup(name, pod, count, least, queue))
+                groups.append(PodSet(name, pod, count, least, queue))
     return groups
 
 
 def room_of(
-    stages: Sequence[Sequence[PodGroup]], cluster: NodesAndQueues, made: Sequence[Document], table: InstanceTable
+    stages: Sequence[Sequence[PodSet]], cluster: NodesAndQueues, made: Sequence[Document], table: InstanceTable
 ) -> Room:
     """Place the pods of each stage on the nodes as they are, and as they would be without anything on them.
 
@@ -204,7 +204,7 @@ def room_of(
     return Room(found, shares, started, cluster.nodes)
 
 
-def _never(groups: Sequence[PodGroup], ever: Fit, cluster: NodesAndQueues, table: InstanceTable) -> Observation | None:
+def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: InstanceTable) -> Observation | None:
     """Return why some of these pods can never run, or why that is not known; `None` if they can."""
     for group in groups:
         if group.queue and cluster.local_queues is not None:
@@ -221,14 +221,14 @@ def _never(groups: Sequence[PodGroup], ever: Fit, cluster: NodesAndQueues, table
     return None
 
 
-def _later(groups: Sequence[PodGroup], now: Fit, cluster: NodesAndQueues) -> Iterator[Observation]:
+def _later(groups: Sequence[PodSet], now: Fit, cluster: NodesAndQueues) -> Iterator[Observation]:
     for group in groups:
         if now.placed[group.name] < group.count:
             yield _told(group, unknown, message=now.refused[group.name], nodes=cluster.nodes, placed=now.placed)
 
 
 def _told(
-    group: PodGroup,
+    group: PodSet,
     judged: Judge,
     *,
     message: str = "",

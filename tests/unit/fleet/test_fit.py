@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actions.fleet.fit import Fit, PodGroup, fit_of, kueue_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.placement import Document, space_of, spaces_of
 
@@ -52,7 +52,7 @@ def a_pool(name: str = "gpu", *, types: tuple[str, ...] = (P5,), **spec: Any) ->
 
 
 def placed(pod: Document, nodes: list[Document], *, count: int = 1, pools: tuple[Document, ...] = ()) -> Fit:
-    group = PodGroup("train", pod, count, count)
+    group = PodSet("train", pod, count, count)
     return fit_of([group], [space_of(node) for node in nodes], pools, list(TYPES))
 
 
@@ -91,7 +91,7 @@ def test_pods_on_the_nodes_that_are_there(pod: Document, nodes: list[Document], 
 def test_what_others_have_taken_is_not_free() -> None:
     other = a_pod(gpus(6)) | {"status": {"phase": "Running"}}
     other["spec"]["nodeName"] = "one"
-    group = PodGroup("train", a_pod(gpus(4)))
+    group = PodSet("train", a_pod(gpus(4)))
     assert fit_of([group], spaces_of([EIGHT], [other])).placed == {"train": 0}
     done = other | {"status": {"phase": "Succeeded"}}
     assert fit_of([group], spaces_of([EIGHT], [done])).placed == {"train": 1}
@@ -160,7 +160,7 @@ def a_queue(quota: str, **spec: Any) -> dict[str, Document]:
     ],
 )
 def test_a_queue_that_can_never_admit_it(clusters: dict[str, Document], reason: str) -> None:
-    group = PodGroup("train", a_pod(gpus(8)), 2, 2, queue="mine")
+    group = PodSet("train", a_pod(gpus(8)), 2, 2, queue="mine")
     found = kueue_refusal(group, {"mine": {"spec": {"clusterQueue": "all"}}}, clusters)
     assert reason in found
     assert bool(found) is bool(reason)

@@ -10,7 +10,7 @@ import pytest
 
 from actions.blueprint.checks import QuotaCheck
 from actions.fleet.cost import CostModel
-from actions.fleet.fit import PodGroup
+from actions.fleet.fit import PodSet
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_amounts import allocatable_of
 from actions.fleet.placement import Document
@@ -26,8 +26,8 @@ TYPES = InstanceTable.load()
 M5 = a_node("core", "m5.large")
 
 
-def a_group(requests: dict[str, str] | None = None, *, count: int = 1, queue: str = "", **spec: Any) -> PodGroup:
-    return PodGroup("train", a_pod(requests, **spec), count, count, queue)
+def a_group(requests: dict[str, str] | None = None, *, count: int = 1, queue: str = "", **spec: Any) -> PodSet:
+    return PodSet("train", a_pod(requests, **spec), count, count, queue)
 
 
 def taken(count: int) -> Document:
@@ -111,7 +111,7 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
         (a_group(gpus(8), queue="other"), NodesAndQueues([EIGHT]), CheckResult.PASSED, "They fit on 1 node"),
     ],
 )
-def test_what_the_doctor_says_of_room(group: PodGroup, cluster: NodesAndQueues, result: CheckResult, said: str) -> None:
+def test_what_the_doctor_says_of_room(group: PodSet, cluster: NodesAndQueues, result: CheckResult, said: str) -> None:
     room = room_of([[group]], cluster, [], TYPES)
     assert (room.found.result, room.found.detail[: len(said)]) == (result, said)
     assert bool(room.found.remedy) is (result is not CheckResult.PASSED)
@@ -139,7 +139,7 @@ HOURLY = Decimal("110.08")
     ],
 )  # fmt: skip
 def test_what_is_there_is_used_and_what_is_started_is_added(
-    group: PodGroup, cluster: NodesAndQueues, uses: Decimal, adds: Decimal, reached: CheckResult
+    group: PodSet, cluster: NodesAndQueues, uses: Decimal, adds: Decimal, reached: CheckResult
 ) -> None:
     room = room_of([[group]], cluster, [], TYPES)
     assert (room.uses(MODEL).usd, room.adds(PRICES, "us-west-2").usd) == (uses, adds)

@@ -34,6 +34,7 @@ class FakeSurvey:
     started: ClassVar[list[str]] = []
 
     asked_as_simulated: ClassVar[list[bool]] = []
+    cost_text = ""
 
     def __init__(
         self, target: object, blueprint: object, bound: object, *, is_simulated: bool = False, **_: object
