@@ -87,7 +87,6 @@ async def _guarded(chosen: ChosenTarget, typed: str, rule: IdleRule) -> JobOutco
             on_lines=guard.read,
             on_report=lambda _: None,  # idleness and curves are read from pods
             tail_lines=lambda _: None,
-            on_report=lambda _: None,  # alarms go by what the logs print
             clock=SystemClock(),
         )
         await watch.require()
