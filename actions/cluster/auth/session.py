@@ -7,12 +7,14 @@ Requests go over one aiohttp session. The TLS rules of unusual kubeconfigs and t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -23,6 +25,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.decoding import convert, decode_json
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.executors import in_thread
+from actions.base.files import read_file
 from actions.base.guard import require_guard
 from actions.base.names import require_path
 from actions.base.proxies import proxy_for
@@ -52,6 +55,7 @@ _REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernet
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """The path of access reviews: a POST that changes nothing, so that a read-only session sends it too."""
 _ALIVE = "/livez"
+_FORBIDDEN = 403
 _IDENTIFIED_BY = "/api/v1/namespaces/kube-system"
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
@@ -78,15 +82,21 @@ _LIMITS = {
 class ClusterIdentity(msgspec.Struct, frozen=True):
     """The identity of a cluster.
 
-    `uid` is that of its `kube-system` namespace: it distinguishes clusters of the same name. Empty fields are
-    unknown (no right to read them, not an EKS cluster).
+    Empty fields are unknown (no right to read them, not an EKS cluster).
     """
 
     uid: str
+    """The facts by which clusters of one name differ, for `is_same_cluster`; see `KubeSession.cluster_uid`."""
     version: str
     name: str
     region: str
     account: str
+
+
+def is_same_cluster(known: str, found: str) -> bool:
+    """Return whether two values of `cluster_uid` are one cluster's: by uid, or where one lacks it by digest."""
+    (known_uid, _, known_digest), (uid, _, digest) = known.partition(" "), found.partition(" ")
+    return known_uid == uid if known_uid and uid else bool(digest) and known_digest == digest
 
 
 class _Metadata(msgspec.Struct):
@@ -113,12 +123,14 @@ class KubeSession:
         credentials: Credentials,
         *,
         readonly: bool,
+        digest: str = "",
     ) -> None:
         self.context = chosen.context
         self.cluster = chosen.cluster
         self.server = chosen.server
         self.namespace = chosen.namespace
         self.readonly = readonly
+        self._digest = digest
         self._transport = transport
         self._credentials = credentials
         self._slots = {request_class: asyncio.Semaphore(limit) for request_class, limit in _LIMITS.items()}
@@ -152,7 +164,7 @@ class KubeSession:
         Raises:
             ConfigError: The kubeconfig, its context or its certificates cannot be used.
         """
-        chosen, endpoint = await _prepared(target)
+        chosen, endpoint, digest = await _prepared(target)
         credentials = Credentials(
             chosen,
             clock=clock or SystemClock(),
@@ -162,7 +174,7 @@ class KubeSession:
         )
         is_bound = readonly or is_readonly()
         transport = Transport(endpoint, user_agent=user_agent or process.user_agent("eksml-tui"))
-        return cls(chosen, transport, credentials, readonly=is_bound)
+        return cls(chosen, transport, credentials, readonly=is_bound, digest=digest)
 
     @property
     def answered_at(self) -> float | None:
@@ -304,12 +316,15 @@ class KubeSession:
             UnreachableError: It does not answer.
         """
         version = str((await self.get("/version")).get("gitVersion", ""))
-        space = await self._seen(_IDENTIFIED_BY)
+        try:
+            uid = await self.cluster_uid()
+        except (ApiAccessError, MissingError, FormatError):
+            uid = ""
         nodes = (await self._seen("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
         labels = _metadata_of(nodes[0]).labels or {}
         arn = self._arn()
         return ClusterIdentity(
-            uid=_metadata_of(space).uid or "",
+            uid=uid,
             version=one_line(version),
             name=arn["name"] if arn else self.cluster,
             region=self.region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
@@ -326,12 +341,27 @@ class KubeSession:
         return _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
 
     async def cluster_uid(self) -> str:
-        """Ask for the uid of the `kube-system` namespace, as in `identity`; empty if it may not be read.
+        """Ask for the facts that identify the cluster, as in `identity`.
+
+        Returns:
+            The uid of the `kube-system` namespace, empty if it may not be read, a space, and the digest of the
+            certificate authority and the server's address.
 
         Raises:
             UnreachableError: The cluster does not answer.
+            MissingError, FormatError: It does, but not as an API server.
+            AccessError: The credentials are not accepted.
         """
-        return _metadata_of(await self._seen(_IDENTIFIED_BY)).uid or ""
+        uid = ""
+        try:
+            uid = _metadata_of(await self.get(_IDENTIFIED_BY)).uid or ""
+        except ApiAccessError as error:
+            if error.status.code != _FORBIDDEN:
+                raise
+        else:
+            if not uid:
+                raise FormatError(f"{self.server} does not give the uid of its kube-system namespace.")
+        return f"{uid} {self._digest}"
 
     async def _seen(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Get a document; an empty one if it does not exist or the user may not read it."""
@@ -403,15 +433,15 @@ def _with(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
     return dict(headers) | {"Authorization": authorization} if authorization else dict(headers)
 
 
-async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint, str]:
     """Do disk I/O, imports and TLS set-up in a thread: together they would block the loop for half a second."""
     return await in_thread("kube-connect", _prepare, target)
 
 
-def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint, str]:
     chosen = load_context(target)
     tls = (default_tls_context(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
-    return chosen, Endpoint(
+    endpoint = Endpoint(
         server=chosen.server,
         context=chosen.context,
         server_name=chosen.tls_server_name,
@@ -419,6 +449,9 @@ def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
         tls=tls,
         headers=chosen.impersonation.headers(),
     )
+    with tls_files(chosen) as files:
+        authority = read_file(Path(files.authority)) if files.authority else b""
+    return chosen, endpoint, hashlib.sha256(b" ".join((*authority.split(), chosen.server.encode()))).hexdigest()
 
 
 def library_tls(chosen: ChosenContext) -> ssl.SSLContext:

@@ -64,6 +64,11 @@ class _Reports(TypedDict):
     report_replacing: Callable[[bool], None]
 
 
+def source_name(row: KubeKind) -> str:
+    """Return the name of a kind's source in the health of a snapshot."""
+    return row.plural if row.name == row.kind else f"{row.plural}.{row.group}"
+
+
 class ClusterState:
     """The live state of a cluster, as far as the console shows it.
 
@@ -107,7 +112,7 @@ class ClusterState:
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
             row.name: self._table(
-                row.plural if row.name == row.kind else f"{row.plural}.{row.group}",
+                source_name(row),
                 workload_key,
                 self._workload_changed,
                 part="workloads",

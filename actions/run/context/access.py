@@ -12,14 +12,11 @@ from actions.base.clock import Clock
 from actions.base.errors import ConflictError, FormatError, MissingError, RefusedError, UnreachableError
 from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.cluster.auth.session import KubeSession, TokenFactory
+from actions.cluster.auth.session import KubeSession, TokenFactory, is_same_cluster
 from actions.cluster.objects import client as objects
 from actions.cluster.objects.apply import FIELD_MANAGER, ApplyConflictError, apply, create
 from actions.cluster.objects.client import Discovery, Document, ObjectRef
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
-
-_HOME = "/api/v1/namespaces/kube-system"
-"""The namespace whose uid is the cluster's."""
 
 
 class ClusterConnection(msgspec.Struct, frozen=True):
@@ -112,7 +109,7 @@ class ClusterAccess:
         """Return the connection; open it if there is none.
 
         Args:
-            expected_uid: Of the cluster's `kube-system`; empty while it is unknown.
+            expected_uid: Of the cluster, as `KubeSession.cluster_uid` gives it; empty while it is unknown.
             policy: The retries until the cluster first answers.
             note: Gets the reason of each wait.
 
@@ -161,14 +158,10 @@ async def _verify(session: KubeSession, expected_uid: str) -> None:
     if not expected_uid:
         return
     try:
-        document = await session.get(_HOME)
+        found = await session.cluster_uid()
     except (MissingError, FormatError, RefusedError) as error:  # a portal, a proxy, a server that is not up yet
         raise UnreachableError(f"{session.server} does not answer as the run's cluster: {error.message}") from error
-    metadata = document.get("metadata")
-    found = str(metadata.get("uid") or "") if isinstance(metadata, dict) else ""
-    if not found:
-        raise UnreachableError(f"{session.server} does not give the uid of its kube-system namespace.")
-    if found != expected_uid:
+    if not is_same_cluster(expected_uid, found):
         raise ConflictError(
             f"{session.server} is another cluster than the one that the run began with.",
             hint="Nothing was changed. Restore the run's own cluster, or launch a new run.",

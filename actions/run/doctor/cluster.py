@@ -9,18 +9,20 @@ from typing import Any
 
 import msgspec
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.files import asset
+from actions.base.wording import listed
 from actions.base.yamldoc import load_documents, read_input
 from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.render import RUN_LABEL
-from actions.blueprint.stages import JobStage, ManifestsStage, PodStage
+from actions.blueprint.stages import AnyStage, JobStage, ManifestsStage, PodStage
 from actions.blueprint.version_rules import undeclared_pairs
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.objects.client import Discovery, ref_of
+from actions.cluster.kinds import find_kind, is_namespaced
+from actions.cluster.objects.client import Discovery, ObjectRef, ref_of
 from actions.cluster.prometheus import PORT, find_prometheus
 from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import check_nodes, version_observation
@@ -30,7 +32,8 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.objects import object_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.room import ROOM_CHECK, ROOM_REMEDY, Room, look_for_room
-from actions.run.doctor.sources import is_there
+from actions.run.doctor.sources import is_there, launch_objects
+from actions.run.stages.manifests import all_served
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
 
@@ -45,6 +48,8 @@ EXPORTERS = "exporters"
 """The stage by which blueprints export the metrics of accelerators."""
 PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
 
+LAUNCH_RIGHTS, TEARDOWN_RIGHTS = "rights to launch", "rights to tear down"
+_APPLIED_BY = ("get", "create", "patch")
 _AT_ONCE = 8
 _SHOWN = 6
 _KUBECONFIG = "Choose a cluster with --kubeconfig and --context; a run that makes its own cluster needs none."
@@ -62,6 +67,9 @@ class Right(msgspec.Struct, frozen=True, order=True):
     def kind(self) -> str:
         """The resource as kubectl writes it: `jobs.batch`."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+_FOLLOWED_BY = (Right("pods", "list", ""), Right("pods/log", "get", ""))
 
 
 @cache
@@ -154,6 +162,120 @@ def role_question(session: KubeSession, role: str, namespace: str) -> Question:
     return Question(f"rights of {role}", look, rights_remedy(role, bound))
 
 
+async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) -> dict[str, list[Right]]:
+    """Return the rights by which a launch makes what is not there yet, by namespace; `""` is the whole cluster.
+
+    What is there is used as it is, and of what may not be looked at `get` is among them.
+
+    Raises:
+        ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
+    """
+    needed: dict[str, dict[Right, None]] = {}
+    for stage in launch.stages:
+        manifests = launch_objects(launch, stage)
+        optional = stage.where_served if isinstance(stage, ManifestsStage) else ()
+        if not manifests or await _is_installed(connection, stage, launch):
+            continue
+        for manifest in manifests:
+            ref = ref_of(_placed(manifest, launch.namespace))
+            kind = await _resource_of(connection, ref)
+            if kind is None or (
+                ref.kind in optional and not await all_served(connection, [(ref.api_version, ref.kind)])
+            ):
+                continue
+            plural, is_namespaced = kind
+            if not isinstance(stage, JobStage | PodStage) and await _exists(connection, ref):
+                continue
+            group = ref.api_version.rpartition("/")[0]
+            found = needed.setdefault(ref.namespace if is_namespaced else "", {})
+            found |= dict.fromkeys(Right(plural, verb, group) for verb in _APPLIED_BY)
+        if isinstance(stage, JobStage | PodStage):
+            needed.setdefault(launch.namespace, {}).update(dict.fromkeys(_FOLLOWED_BY))
+    return {namespace: list(rights) for namespace, rights in needed.items()}
+
+
+async def _is_installed(connection: ClusterConnection, stage: AnyStage, launch: PlannedLaunch) -> bool:
+    try:
+        return await is_there(connection, stage, launch)
+    except AccessError:
+        return False
+
+
+async def _exists(connection: ClusterConnection, ref: ObjectRef) -> bool:
+    try:
+        return await connection.find(ref) is not None
+    except AccessError:
+        return False
+
+
+async def _resource_of(connection: ClusterConnection, ref: ObjectRef) -> tuple[str, bool] | None:
+    """Return the plural of a kind and whether it is namespaced; `None` for one that neither cluster nor program has."""
+    try:
+        served = await connection.discovery.find(ref.api_version, ref.kind)
+    except MissingError:
+        row = find_kind(ref.kind, ref.api_version.rpartition("/")[0])
+        return (row.plural, is_namespaced(ref.api_version, ref.kind)) if row else None
+    return served.plural, served.is_namespaced
+
+
+async def check_launch_rights(
+    connection: ClusterConnection, launch: PlannedLaunch, *, is_teardown: bool = False
+) -> Observation:
+    """Check the rights to make what a launch makes, or to delete it: of its own kinds, where they are needed.
+
+    Raises:
+        ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
+    """
+    asked = {}
+    for namespace, rights in (await needed_rights(connection, launch)).items():
+        deleted = [Right(right.resource, "delete", right.group) for right in rights if right.verb == "create"]
+        asked[namespace] = deleted if is_teardown else rights
+    clauses, remedies, unasked = [], [], 0
+    for namespace, rights in asked.items():
+        missing, unknown_ones = await missing_rights(connection.session, rights, namespace)
+        unasked += len(unknown_ones)
+        if missing:
+            where = f"in {namespace}" if namespace else "in the whole cluster"
+            clauses.append(f"{_listed(missing)} {where}")
+            remedies.append(_grant(missing, namespace))
+    if clauses:
+        remedy = f"Have an administrator run {' && '.join(remedies)}"
+        return failed(f"This user may not {'; nor '.join(clauses)}.", remedy=remedy)
+    if unasked:
+        return unknown(f"The cluster answers no access review: {unasked} rights are not known.")
+    places = [name or "the whole cluster" for name in asked]
+    return passed(
+        f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
+    )
+
+
+def _grant(missing: Sequence[Right], namespace: str) -> str:
+    """Return the commands that grant some rights in a namespace or, if it is empty, in the whole cluster."""
+    verbs = ",".join(dict.fromkeys(right.verb for right in missing))
+    kinds = ",".join(dict.fromkeys(right.kind for right in missing))
+    role, scope = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
+    return (
+        f"kubectl create {role} USER-launch --verb={verbs} --resource={kinds}{scope}"
+        f" && kubectl create {role}binding USER-launch --{role}=USER-launch --user=USER{scope}"
+    )
+
+
+async def check_store_rights(session: KubeSession, namespace: str) -> Observation:
+    """Check where the run can be kept in its cluster; a run that cannot be is on its machine alone, and works as well.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+    """
+    rights = recommended_rights(STORE)
+    for place in dict.fromkeys((NAMESPACE, namespace)):
+        missing, unasked = await missing_rights(session, rights, place)
+        if unasked:
+            return unknown("The cluster answers no access review.")
+        if not missing:
+            return passed(f"The run is kept in {place} as well.")
+    return passed(f"The run is on this machine alone: this user may not {_listed(missing)} in {namespace}.")
+
+
 class ClusterReach(msgspec.Struct, frozen=True):
     """A cluster that was asked for its identity: the session, or the refusal."""
 
@@ -217,8 +339,6 @@ def cluster_questions(
     if launch is None:
         asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL)
         return [*(role_question(session, role, namespace) for role in asked), scrapes]
-    prepares = any(isinstance(stage, ManifestsStage) for stage in launch.stages)
-    roles = [LOOK, LAUNCH, *([PREPARE] if prepares else []), TEARDOWN, STORE]
     connection = ClusterConnection(session, Discovery(session))
     objects = Question(
         "names of objects",
@@ -236,7 +356,9 @@ def cluster_questions(
         *_check_questions(found, launch, connection),
         *object_questions(connection, launch),
         room,
-        *(role_question(session, role, namespace) for role in roles),
+        Question(LAUNCH_RIGHTS, partial(check_launch_rights, connection, launch), "", is_blocking=True),
+        Question(TEARDOWN_RIGHTS, partial(check_launch_rights, connection, launch, is_teardown=True), ""),
+        Question("store in the cluster", partial(check_store_rights, session, launch.namespace), ""),
     ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
     return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
@@ -281,7 +403,7 @@ async def check_pairs(connection: ClusterConnection, launch: PlannedLaunch, vers
     Raises:
         ConsoleError: The cluster does not answer.
     """
-    there = [stage.id for stage in launch.stages if await is_there(connection, stage, launch.namespace)]
+    there = [stage.id for stage in launch.stages if await is_there(connection, stage, launch)]
     pairs = undeclared_pairs(launch.original or launch.blueprint, launch.binding, version, there)
     return unknown(" ".join(pairs)) if pairs else passed("What is installed is declared for it.")
 
@@ -297,7 +419,7 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
     """
     count = 0
     for stage in launch.stages:
-        if await is_there(connection, stage, launch.namespace):
+        if await is_there(connection, stage, launch):
             continue
         for manifest in launch.objects(stage):
             count += 1

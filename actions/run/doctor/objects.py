@@ -70,7 +70,7 @@ async def launch_objects(connection: ClusterConnection, launch: PlannedLaunch) -
         if isinstance(stage, HelmStage):
             unread.append(stage.id)
             continue
-        if await is_there(connection, stage, launch.namespace):
+        if await is_there(connection, stage, launch):
             continue
         try:
             rendered = await in_thread("rendering", launch.rendered, stage)

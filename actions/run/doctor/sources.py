@@ -9,11 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.wording import listed
 from actions.blueprint.mirror import CopyState, copy_of, key_of, mirror_command
 from actions.blueprint.operators import address_of, mirror_folder, needed_operators
 from actions.blueprint.parts import OUTPUT_REFERENCE
+from actions.blueprint.render import placeholders_of, stage_manifests
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.terraform_modules import missing_modules, needed_modules
 from actions.cloud.ecr import Repository, fetch_digest, repository_of
@@ -26,6 +27,7 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.programs import check_docker
 from actions.run.doctor.report import Question
 from actions.run.objects.inventory import ref_of_name
+from actions.run.stages.manifests import all_served, defined_kinds
 from actions.run.state.records import CheckResult
 
 
@@ -101,12 +103,12 @@ async def check_operator(
         ConsoleError: The cluster does not answer.
     """
     named = f"{source.name} {source.version}"
-    installed = await find_installed(connection, stage, launch.namespace)
+    installed = await find_installed(connection, stage, launch)
     if installed is not None:
         refusal = operator_refusal(installed, stage.refuses)
         if refusal is not None:
             return failed(f"{refusal.reason}.", remedy=refusal.hint)
-        return passed(f"{source.name} is in the cluster.")
+        return passed(f"{source.name} is in the cluster{'' if installed else ': it serves its kinds'}.")
     if is_brought:
         return passed(f"{named} is brought by the preset.")
     try:
@@ -125,17 +127,46 @@ async def check_operator(
 
 
 async def find_installed(
-    connection: ClusterConnection | None, stage: ManifestsStage, namespace: str
+    connection: ClusterConnection | None, stage: ManifestsStage, launch: PlannedLaunch
 ) -> dict[str, Any] | None:
-    """Return the object of a cluster by which a stage detects that nothing is to be applied."""
+    """Return the object of a cluster by which a stage detects that nothing is to be applied; `None` without one.
+
+    One that may not be looked at is there if the cluster serves all kinds that the stage would define: an empty object.
+
+    Raises:
+        AccessError: It may not be looked at, and the stage defines no kinds or other ones.
+        ConsoleError: The cluster does not answer.
+    """
     if connection is None or stage.detect is None:
         return None
-    return await connection.find(ref_of_name(stage.detect, namespace))
+    try:
+        return await connection.find(ref_of_name(stage.detect, launch.namespace))
+    except AccessError:
+        if await all_served(connection, defined_kinds(launch_objects(launch, stage))):
+            return {}
+        raise
 
 
-async def is_there(connection: ClusterConnection | None, stage: AnyStage, namespace: str) -> bool:
-    """Return whether a cluster has the object by which a stage detects that nothing is to be applied."""
-    return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, namespace) is not None
+async def is_there(connection: ClusterConnection | None, stage: AnyStage, launch: PlannedLaunch) -> bool:
+    """Return whether a cluster has what a stage would install; errors as in `find_installed`."""
+    return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, launch) is not None
+
+
+def launch_objects(launch: PlannedLaunch, stage: AnyStage) -> list[dict[str, Any]]:
+    """Return all objects of a stage, with its operator's if those are on this machine."""
+    if not isinstance(stage, ManifestsStage) or stage.source is None:
+        return launch.objects(stage)
+    try:
+        return stage_manifests(
+            launch.blueprint,
+            stage.id,
+            launch.binding,
+            run_id="RUN",
+            outputs=placeholders_of(stage),
+            namespace=launch.namespace,
+        )
+    except MissingError:
+        return launch.objects(stage)
 
 
 def image_questions(launch: PlannedLaunch, caller: Caller) -> list[Question]:

@@ -17,7 +17,7 @@ from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, request_of
 from actions.cluster.auth.exec_plugins import require_allowed
 from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
-from actions.cluster.auth.session import ClusterIdentity
+from actions.cluster.auth.session import ClusterIdentity, is_same_cluster
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import REQUEST, STAGE, retry_unreachable
 from actions.run.context.stage_context import CLUSTER_UID, StageContext, known_cluster_uid
@@ -48,7 +48,7 @@ class KubeconfigHandler:
         await self._context.access.aclose()
         identity = await self._identity()
         known = known_cluster_uid(self._context.view)
-        if known and identity.uid != known:
+        if known and not is_same_cluster(known, identity.uid):
             raise StageFailedError(
                 f"{identity.name} is not the cluster that the run began with, but another one of that name.",
                 hint="Restore the run's own cluster, or launch a new run.",
@@ -114,10 +114,7 @@ class KubeconfigHandler:
             ask, clock=self._context.clock, note=self._context.journal.note, policy=policy
         )
         if not identity.uid:
-            raise MissingError(
-                "The cluster cannot be identified: its namespace kube-system cannot be read.",
-                hint="Ask for the right to get namespaces.",
-            )
+            raise MissingError("The cluster cannot be identified: its namespace kube-system is not there.")
         return identity
 
 

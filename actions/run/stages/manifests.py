@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import AccessError, MissingError, RefusedError
 from actions.base.untrusted import one_line
-from actions.base.wording import counted
+from actions.base.wording import counted, listed
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
 from actions.run.checks.cluster import operator_refusal
@@ -16,6 +16,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import TEARDOWN, RetryPolicy, retry_unreachable
 from actions.run.context.stage_context import StageContext
+from actions.run.objects.contents import kind_of_definition
 from actions.run.objects.inventory import is_of_run, owned_of, ref_of_name, wait_command
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, seen, wait_ready
@@ -23,6 +24,7 @@ from actions.run.output.last_lines import read_last_lines
 from actions.run.state.view import OwnedObject
 
 READY_SECONDS = 900.0
+_NAMED = 3
 
 
 class ManifestsHandler:
@@ -45,7 +47,10 @@ class ManifestsHandler:
 
     async def perform(self) -> Performed:
         connection = await self._context.connect(RetryPolicy(self._deadline(), waits_for_login=True))
-        found = await self._detected(connection)
+        try:
+            found = await self._detected(connection)
+        except AccessError as error:
+            return await self._served_already(connection, error)
         if found is not None:
             installed = await self._installed(connection)
             self._require_usable(installed)
@@ -95,6 +100,21 @@ class ManifestsHandler:
 
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
+    async def _served_already(self, connection: ClusterConnection, refusal: AccessError) -> Performed:
+        """Use an operator that this user may not look at, if the cluster serves every kind that it defines.
+
+        Raises:
+            AccessError: It defines none, or the cluster lacks one.
+        """
+        kinds = defined_kinds(self._context.manifests())
+
+        async def look() -> bool:
+            return await all_served(connection, kinds)
+
+        if not await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note):
+            raise refusal
+        return Performed(f"The cluster serves {listed([kind for _, kind in kinds], _NAMED)}: used as it is, unseen.")
+
     async def _installed(self, connection: ClusterConnection) -> dict[str, Any]:
         """Return the object by which the operator was detected; empty if it has gone since."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
@@ -124,6 +144,26 @@ class ManifestsHandler:
     async def _wait(self, connection: ClusterConnection) -> None:
         refs = [ref_of_name(name, self._context.namespace) for name in ready_of(self._stage)]
         await wait_ready(self._context, connection, refs, deadline_seconds=self._deadline())
+
+
+def defined_kinds(manifests: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return version and name of the kinds that CustomResourceDefinitions among some objects define."""
+    found = [kind_of_definition(one) for one in manifests if one["kind"] == "CustomResourceDefinition"]
+    return [(kind.api_version, kind.kind) for kind in found]
+
+
+async def all_served(connection: ClusterConnection, kinds: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a cluster serves all of some kinds; False for none of them.
+
+    Raises:
+        ConsoleError: It does not answer.
+    """
+    try:
+        for api_version, kind in kinds:
+            await connection.discovery.find(api_version, kind)
+    except MissingError:
+        return False
+    return bool(kinds)
 
 
 def ready_of(stage: AnyStage) -> tuple[ObjectName, ...]:

@@ -18,7 +18,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.port_forward import open_forward
 from actions.cluster.state.cluster_state import ClusterState
 from actions.fleet.facts import PodFacts
-from tui.cli.inspect.watch import first_snapshot
+from tui.cli.inspect.watch import listed_jobs
 from tui.cli.tables.output import print_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.feeds.port_forwards import SERVICES, parse_port, served_by
@@ -40,7 +40,7 @@ async def _forward(chosen: ChosenTarget, options: Namespace) -> int:
     state = ClusterState(session)
     following = asyncio.create_task(state.run())
     try:
-        await first_snapshot(state, following)
+        await listed_jobs(state, following)
         if not options.to:
             pods = _pods(state, options.run)
             print_table(

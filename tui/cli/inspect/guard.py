@@ -39,7 +39,7 @@ from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import Point
 from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND, read_devices
-from tui.cli.inspect.watch import first_snapshot, named_job
+from tui.cli.inspect.watch import listed_jobs, named_job
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.feeds.accelerators import container_to_ask
 
@@ -77,7 +77,7 @@ async def _guarded(chosen: ChosenTarget, typed: str, rule: IdleRule) -> JobOutco
     state = ClusterState(session)
     following = asyncio.create_task(state.run())
     try:
-        snapshot = await first_snapshot(state, following)
+        snapshot = await listed_jobs(state, following)
         job = named_job(typed, session.namespace or "default", snapshot)
         guard = _Guard(session, state, typed, rule)
         watch = JobWatch(

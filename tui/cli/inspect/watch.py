@@ -8,17 +8,20 @@ import sys
 from argparse import Namespace
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from actions.base.clock import SystemClock, time_of_day
-from actions.base.errors import MissingError, UnreachableError
+from actions.base.errors import AccessError, MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef, job_named
 from actions.cluster.jobs import JobOutcome, JobWatch
-from actions.cluster.kinds import watched_names
+from actions.cluster.kinds import WATCHED, watched_names
 from actions.cluster.logs.batch import LogBatch, line_in, marker_of, number_in, tag_in, tagged_lines
-from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.state.cluster_state import ClusterState, source_name
 from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.watch.health import Health
 from actions.fleet.facts import JobReport
 from tui.cli.streams import places_text
 from tui.cli.target import ChosenTarget, chosen_target, require_target
@@ -26,6 +29,7 @@ from tui.feeds.logs import SourceNames, TimeOrder
 from tui.present.subject import parse_subject
 
 _PRINT_SECONDS = 0.25
+_LOOK_SECONDS = 0.05
 _SYNC_SECONDS = 30.0
 _ALL_LINES = 1 << 30
 
@@ -50,7 +54,9 @@ def run(options: Namespace) -> int:
 
 async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
     require_target(chosen.target)
-    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    subject = parse_subject(typed, default_namespace=chosen.target.namespace)
+    target = replace(chosen.target, namespace=subject.namespace)  # the one that is looked into where only one may be
+    session = await KubeSession.connect(target, readonly=True, token_factory=token_factory)
     state = ClusterState(session)
     following = asyncio.create_task(state.run())
     order, names = TimeOrder(), SourceNames()
@@ -62,7 +68,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         order.put([marker_of(told.words(), names.number_of(typed), int(told.at * 1e9))])
 
     try:
-        job = named_job(typed, session.namespace or "default", await first_snapshot(state, following))
+        job = named_job(typed, session.namespace or "default", await listed_jobs(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
@@ -80,23 +86,33 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
         await session.aclose()
 
 
-async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
-    """Return the first complete snapshot.
+async def listed_jobs(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
+    """Return the first snapshot with pods and jobs, as far as this user may list them; nodes may be missing.
 
     Raises:
-        UnreachableError: There is none in time.
+        AccessError: Pods may not be listed.
+        UnreachableError: They are not listed in time.
     """
     try:
         async with asyncio.timeout(_SYNC_SECONDS):
-            while not state.snapshot().is_complete:
+            while not _has_jobs(state.snapshot()):
                 if following.done():
                     following.result()
-                await asyncio.sleep(_PRINT_SECONDS)
+                await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         raise UnreachableError(
-            "The cluster did not list its objects in time.", hint="Check the network and your permissions."
+            "The cluster did not list its pods and jobs in time.", hint="Check the network."
         ) from None
     return state.snapshot()
+
+
+def _has_jobs(snapshot: ClusterSnapshot) -> bool:
+    pods = snapshot.health.get("pods")
+    if pods is not None and pods.state in (Health.FORBIDDEN, Health.UNAUTHORIZED):
+        raise AccessError(pods.detail, hint="Name a namespace whose pods you may list and watch, with -n.")
+    kinds = [snapshot.health.get(source_name(row)) for row in WATCHED]
+    is_asked = all(kind is not None and kind.state is not Health.SYNCING for kind in kinds)
+    return is_asked and pods is not None and pods.state is Health.LIVE
 
 
 def named_job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
