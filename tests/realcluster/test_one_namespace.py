@@ -1,4 +1,4 @@
-"""A user with a Role in one namespace and nothing else, on the real API server: the cluster's identity, and the rights asked."""
+"""A user who may not read kube-system, on the real API server: the identity of the cluster is the same as for others."""
 
 from __future__ import annotations
 
