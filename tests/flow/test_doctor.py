@@ -172,7 +172,7 @@ async def test_an_object_of_another_run_and_an_older_job_are_in_the_way(admin: C
 def test_the_command_reports_on_the_sandbox_and_on_an_empty_machine(program: Program) -> None:
     asked = program.run("--demo", "doctor", "bionemo-esm1nv", "--preset", "rehearsal", "--existing-cluster")
     assert asked.returncode == 0, asked.stdout + asked.stderr
-    assert "rights of eksml-teardown" in asked.stdout
+    assert "rights to tear down" in asked.stdout
     document = json.loads(program.command("doctor", "-o", "json").stdout)
     by_name = {line["check"]: line for line in document["checks"]}
     assert document["passed"] is False

@@ -7,5 +7,12 @@ from tests.realcluster.running import FOLDER
 collect_ignore = (
     []
     if FOLDER
-    else ["test_asked_first.py", "test_odd_worlds.py", "test_rehearsal.py", "test_rights.py", "test_watchdog.py"]
+    else [
+        "test_asked_first.py",
+        "test_odd_worlds.py",
+        "test_one_namespace.py",
+        "test_rehearsal.py",
+        "test_rights.py",
+        "test_watchdog.py",
+    ]
 )

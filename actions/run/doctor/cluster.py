@@ -237,7 +237,7 @@ async def check_launch_rights(
         if missing:
             where = f"in {namespace}" if namespace else "in the whole cluster"
             clauses.append(f"{_listed(missing)} {where}")
-            remedies.append(_grant(missing, namespace))
+            remedies.append(_grant(missing, namespace, "USER-teardown" if is_teardown else "USER-launch"))
     if clauses:
         remedy = f"Have an administrator run {' && '.join(remedies)}"
         return failed(f"This user may not {'; nor '.join(clauses)}.", remedy=remedy)
@@ -249,14 +249,14 @@ async def check_launch_rights(
     )
 
 
-def _grant(missing: Sequence[Right], namespace: str) -> str:
+def _grant(missing: Sequence[Right], namespace: str, name: str) -> str:
     """Return the commands that grant some rights in a namespace or, if it is empty, in the whole cluster."""
     verbs = ",".join(dict.fromkeys(right.verb for right in missing))
     kinds = ",".join(dict.fromkeys(right.kind for right in missing))
     role, scope = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
     return (
-        f"kubectl create {role} USER-launch --verb={verbs} --resource={kinds}{scope}"
-        f" && kubectl create {role}binding USER-launch --{role}=USER-launch --user=USER{scope}"
+        f"kubectl create {role} {name} --verb={verbs} --resource={kinds}{scope}"
+        f" && kubectl create {role}binding {name} --{role}={name} --user=USER{scope}"
     )
 
 

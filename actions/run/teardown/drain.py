@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actions.base.errors import ConflictError, MissingError
+from actions.base.errors import AccessError, ConflictError, MissingError
 from actions.base.wording import counted
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import WorkState, object_status
@@ -55,6 +55,8 @@ async def drain_nodes(context: StageContext, *, is_own_cluster: bool) -> str:
         deadline_seconds=DRAIN_SECONDS,
         interval_seconds=_LOOK_SECONDS,
     )
+    if drain.is_unseen:
+        return "This user may not list node claims, and the run recorded none: nodes are left to Karpenter."
     await _record(context, drain.kept)
     done = f"{counted(len(drain.deleted), 'node')} drained." if drain.deleted else "No nodes to drain."
     return f"{done} Left to Karpenter, as others use them: {', '.join(sorted(drain.kept))}." if drain.kept else done
@@ -63,12 +65,14 @@ async def drain_nodes(context: StageContext, *, is_own_cluster: bool) -> str:
 class _Drain:
     """The drain in progress.
 
-    `deleted` are the names of deleted NodeClaims, `kept` of those whose nodes had pods of others when last read.
+    `deleted` are the names of deleted NodeClaims, `kept` of those whose nodes had pods of others when last read;
+    `is_unseen` is true where they may not be listed.
     """
 
     def __init__(self, context: StageContext, connection: ClusterConnection, *, is_own_cluster: bool) -> None:
         self.deleted: set[str] = set()
         self.kept: set[str] = set()
+        self.is_unseen = False
         self._connection = connection
         self._is_own_cluster = is_own_cluster
         self._wanted = {item.uid for item in _owned_claims(context.view) if not item.existed}
@@ -81,6 +85,11 @@ class _Drain:
         try:
             claims = await list_claims(self._connection)
         except MissingError:
+            return ""
+        except AccessError:
+            if self._is_own_cluster or self._wanted:
+                raise
+            self.is_unseen = True  # Karpenter removes a node that is empty
             return ""
         left, self.kept = [], set()
         for claim in claims:
