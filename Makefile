@@ -36,7 +36,7 @@ demo: $(PROGRAM)  ## the console on the embedded cluster; without a terminal, th
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
 # What is tried in pieces, and what is tried as a whole: lives of runs on embedded clusters, under faults, with Terraform.
-PARTS := tests/contract tests/operators tests/snapshots tests/terminal tests/unit tests/upstream
+PARTS := tests/contract tests/snapshots tests/terminal tests/unit tests/upstream
 WHOLES := $(filter-out $(PARTS),$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
@@ -114,7 +114,7 @@ realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on o
 		$(BIN)/python -m pytest tests/flow tests/realcluster -k "real $(ONLY)"; \
 	else echo "realcluster: skipped, go is not on PATH"; fi
 
-realnode: $(STAMP)  ## lives, failures and long things on real nodes; needs root, go and containerd; ONLY="and failures" for some, TODAY=--today with the jobs of today
+realnode: $(STAMP)  ## lives, failures and long things on real nodes, and the sandbox beside them; needs root, go and containerd; ONLY="and failures" for some, TODAY=--today with the jobs of today
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realnode.harness run $(TODAY) \
 		$(BIN)/python -m pytest tests/realnode -k "test $(ONLY)"; \
 	else echo "realnode: skipped, go is not on PATH"; fi

@@ -73,7 +73,7 @@ class ConsoleApp(BaseApp[Any]):
         self.play_began = asyncio.Event()
         """Set when the script begins; its deadline counts from then on."""
         self.services = ConsoleServices(settings, clock or SystemClock(), Ticker(self._paint))
-        self.services.alarms.sound, self.services.alarms.complain = self._ring, self.notify_plainly
+        self.services.alarms.sound = self._ring
         self.workspace = PaneWorkspace(self.services)
         self.dispatcher = CommandDispatcher(self, self.services, self.workspace, self._make_handlers)
         self.script_driver = ScriptDriver(self, self.services, self.dispatcher, self.workspace)

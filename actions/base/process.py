@@ -289,17 +289,31 @@ async def run_tool(
     deadline_seconds: float,
     directory: Path | None = None,
     extra_environment: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
 ) -> bytes:
     """Run a short program to its end and return what it wrote to stdout.
+
+    Args:
+        argv: The program and its arguments.
+        deadline_seconds: Then it is ended.
+        directory: Where it runs; ours by default.
+        extra_environment: See `allowed_environment`.
+        stdin: What it reads; `None` for nothing.
 
     Raises:
         ToolError: It could not be started, or ended with another code than 0.
         UnreachableError: It did not end in time; its whole process group was ended.
     """
-    child = await _started(argv, stderr=asyncio.subprocess.PIPE, directory=directory, environment=extra_environment)
+    child = await _started(
+        argv,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        directory=directory,
+        environment=extra_environment,
+    )
     try:
         async with asyncio.timeout(deadline_seconds):
-            out, err = await child.communicate()
+            out, err = await child.communicate(stdin)
     except TimeoutError as error:
         raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
     finally:
@@ -381,13 +395,18 @@ async def stream_tool(
 
 
 async def _started(
-    argv: Sequence[str], *, stderr: int, directory: Path | None, environment: Mapping[str, str] | None
+    argv: Sequence[str],
+    *,
+    stderr: int,
+    directory: Path | None,
+    environment: Mapping[str, str] | None,
+    stdin: int = asyncio.subprocess.DEVNULL,
 ) -> asyncio.subprocess.Process:
-    """A program in a session of its own, without stdin, whose stdout is a pipe. `stderr` as asyncio takes it."""
+    """A program in a session of its own, whose stdout is a pipe. `stdin` and `stderr` as asyncio takes them."""
     try:
         return await asyncio.create_subprocess_exec(
             *argv,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             cwd=directory,

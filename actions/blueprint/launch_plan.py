@@ -28,11 +28,11 @@ from actions.blueprint.holding_rates import (
     usage_prices,
 )
 from actions.blueprint.mirror import OperatorCopy, operator_copies
-from actions.blueprint.model import Blueprint, HoldingKind
+from actions.blueprint.model import Blueprint, Holding, HoldingKind
 from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
 from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
-from actions.blueprint.targets import Manifest, pod_specs_of
+from actions.blueprint.targets import Manifest, templates_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.prices import PriceBook
 from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range
@@ -59,7 +59,8 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
     """
     nodes: Counter[str] = Counter()
     for manifest in manifests:
-        for count, spec in _pods_of(manifest):
+        for count, _, template in counted_templates(manifest):
+            spec = template.get("spec") or {}
             name = _instance_type(spec)
             instance = instances.find(name) if name else None
             if instance is not None:
@@ -69,30 +70,33 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
     return nodes
 
 
-def _pods_of(manifest: Manifest) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Each pod spec of an object with the number of pods that it stands for."""
-    groups = list(_replica_groups(manifest.get("spec") or {}))
+def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Yield each pod template of an object with the pods that it stands for, and how many of them run at least."""
+    spec = manifest.get("spec") or {}
+    groups = list(_replica_groups(spec.get("rayClusterSpec") or spec))
     if groups:
-        for count, template in groups:
-            yield count, template.get("spec") or {}
+        yield from groups
         return
-    for spec in pod_specs_of(manifest):
-        yield _count(manifest.get("spec") or {}), spec
+    if manifest.get("kind") == "Pod":
+        yield 1, 1, manifest
+        return
+    count = int(spec.get("parallelism", spec.get("replicas", 1)))
+    for template in templates_of(manifest):
+        yield count, min(count, 1), template
 
 
-def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
     for key in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
         for group in (spec.get(key) or {}).values():
-            yield int(group.get("replicas", 1)), group.get("template") or {}
+            count = int(group.get("replicas", 1))
+            yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
     head = spec.get("headGroupSpec")
     if head:
-        yield 1, head.get("template") or {}
+        yield 1, 1, head.get("template") or {}
     for group in spec.get("workerGroupSpecs") or ():
-        yield int(group.get("replicas", group.get("minReplicas", 1))), group.get("template") or {}
-
-
-def _count(spec: Mapping[str, Any]) -> int:
-    return int(spec.get("parallelism", spec.get("replicas", 1)))
+        fewest = int(group.get("minReplicas", 1))
+        yield int(group.get("replicas", fewest)), fewest, group.get("template") or {}
 
 
 def _instance_type(spec: Mapping[str, Any]) -> str:
@@ -187,6 +191,8 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     low_seconds: float
     high_seconds: float
     is_cost_simulated: bool = False
+    is_into_cluster: bool = False
+    """It goes into a cluster that is there: its sums are of the nodes that its pods take, whoever pays for them."""
     operators: tuple[OperatorCopy, ...] = ()
     """The operators' releases that it needs, but for those that a rehearsal brings."""
 
@@ -236,10 +242,11 @@ def plan_of(
     *,
     instances: InstanceTable | None = None,
     day: date | None = None,
+    region: str = "",
 ) -> LaunchPlan:
     """Compute the plan. Nodes by their market; what has no price is named, never counted as nothing.
 
-    With an existing cluster only what the run adds to it counts.
+    In a cluster that is there the nodes count that its pods take, as nothing else of it is the run's.
 
     Args:
         blueprint: As it was loaded.
@@ -247,13 +254,14 @@ def plan_of(
         prices: Known prices.
         instances: The instance table; the one that ships with the program by default.
         day: The day on which the support of a Kubernetes version counts; today by default.
+        region: That of the cluster that is there already; that of the parameters by default.
 
     Raises:
         BlueprintError: A manifest cannot be rendered, or an operator's file is not the one of the sum beside it.
         ConflictError: An operator's file is not the one that the blueprint records.
     """
     table = instances or InstanceTable.load()
-    region = binding.text("region", blueprint.cluster.region)
+    region = region or binding.text("region", blueprint.cluster.region)
     tariff = Tariff(prices, region, day or SystemClock().now().date())
     planning = _Planning(blueprint, binding, tariff, table)
     stages = tuple(planning.plan(stage) for stage in planning.blueprint.stages)
@@ -267,6 +275,7 @@ def plan_of(
         low_seconds=sum(stage.low_seconds for stage in stages),
         high_seconds=sum(stage.high_seconds for stage in stages),
         is_cost_simulated=bool(preset and preset.is_cost_simulated),
+        is_into_cluster=binding.existing_cluster,
         operators=operator_copies(planning.blueprint, binding),
     )
 
@@ -319,15 +328,26 @@ class _Planning:
         return tuple(usage_prices(held, self._binding, self._tariff))
 
     def _held(self, stage: AnyStage) -> tuple[str, ...]:
-        if self._binding.existing_cluster:
-            return ()
-        return tuple(name for name in stage.holds if holds(self.blueprint.holdings[name].when, self._binding))
+        """Return the holdings of a stage; in a cluster that is there, its nodes with accelerators."""
+        held = tuple(name for name in stage.holds if holds(self.blueprint.holdings[name].when, self._binding))
+        if not self._binding.existing_cluster:
+            return held
+        return tuple(name for name in held if self._are_accelerated(self.blueprint.holdings[name]))
+
+    def _are_accelerated(self, holding: Holding) -> bool:
+        if holding.kind is not HoldingKind.NODES:
+            return False
+        types = map(self._instances.find, held_nodes((holding,), self._binding))
+        return any(kind is not None and kind.accelerators for kind in types)
 
     def _held_nodes(self, stage: AnyStage) -> Mapping[str, int]:
         return held_nodes((self.blueprint.holdings[name] for name in self._held(stage)), self._binding)
 
     def _rates(self, stage: AnyStage, for_pods: Counter[str]) -> Iterator[Rate]:
         """Yield the rates of held nodes, of more nodes that its pods need, and of everything else that is held."""
+        if self._binding.existing_cluster:  # all of them are its pods', and none is made by a stage
+            yield from node_rates(Counter(self._held_nodes(stage)) | for_pods, self._markets, self._tariff)
+            return
         held = {name: self.blueprint.holdings[name] for name in self._held(stage)}
         for name, holding in held.items():
             if holding.kind is HoldingKind.NODES:
@@ -425,6 +445,7 @@ def _model_of(kind: InstanceType) -> str:
 
 
 SCHEMA = "eksml-plan/1"
+OF_THE_CLUSTER = " for the nodes that its pods take, whether they are there or are started for it"
 
 
 def plan_table(plan: LaunchPlan) -> str:
@@ -436,7 +457,7 @@ def plan_table(plan: LaunchPlan) -> str:
         f"total   {duration_range(plan.low_seconds, plan.high_seconds, is_rough=False)}, {plan.cost_text}{simulated}",
     ]
     if plan.peak_usd_per_hour is not None:
-        lines.append(f"peak    {plan.peak_text}")
+        lines.append(f"peak    {plan.peak_text}{OF_THE_CLUSTER if plan.is_into_cluster else ''}")
     if plan.unpriced:
         left_out = "not included, as no price is known" if plan.is_priced else "no price is known"
         lines.append(f"{left_out}: {', '.join(plan.unpriced)}")

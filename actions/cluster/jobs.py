@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import MissingError, RefusedError, UnreachableError
-from actions.base.untrusted import one_line
+from actions.base.errors import MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef, pods_of_job
 from actions.cluster.kinds import find_kind, watched_names
@@ -21,10 +18,9 @@ from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.fleet.facts import JobReport
 
 LOOK_SECONDS = 0.5
-ASK_SECONDS = 5.0
-"""The interval of looking for a RayJob's cluster, until its status has one."""
 LAST_LINES_SECONDS = 10.0
 """The time that the logs may take to end after the job."""
 _ENDED = ("finished", "failed")
@@ -55,6 +51,7 @@ class JobWatch:
         look: Returns the newest snapshot of the cluster.
         on_lines: Receives the lines of one container, in order; if it returns an awaitable, reading waits for it.
         tail_lines: Returns the number of old lines that the logs of a pod begin with; `None` for all.
+        on_report: Receives progress and metrics that are new in the job's status.
         clock: For waits and deadlines.
     """
 
@@ -66,6 +63,7 @@ class JobWatch:
         look: Callable[[], ClusterSnapshot | None],
         on_lines: OnLines,
         tail_lines: Callable[[JobPod], int | None],
+        on_report: Callable[[JobReport], None],
         clock: Clock,
     ) -> None:
         self.job = job
@@ -75,6 +73,8 @@ class JobWatch:
         self._look = look
         self._on_lines = on_lines
         self._tail_lines = tail_lines
+        self._on_report = on_report
+        self._reported: JobReport | None = None
         self._clock = clock
         self._cursors: dict[tuple[str, str], LogCursor] = {}
         self._is_done: set[tuple[str, str]] = set()
@@ -107,30 +107,27 @@ class JobWatch:
         if row is None or not row.is_watched:
             raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {watched_names()}.")
         session, job = self._session(), self.job
-        ref = ObjectRef(row.api_version, job.kind, job.namespace, job.name)
+        ref = ObjectRef(row.api_version, row.kind, job.namespace, job.name)
         try:
-            document = await fetch_object(session, Discovery(session), ref)
+            await fetch_object(session, Discovery(session), ref)
         except MissingError as error:
-            hint = f"List those that there are: kubectl get -A {row.plural}, in the console :{row.plural}."
+            named = row.plural if row.name == row.kind else f"{row.plural}.{row.group}"
+            hint = f"List those that there are: kubectl get -A {named}, in the console :{named}."
             raise MissingError(f"There is no {ref.describe()}.", hint=hint) from error
-        status = document.get("status") or {}
-        self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
 
     async def _follow(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> JobOutcome:
         end: JobOutcome | None = None
         ended_at = 0.0
         was_seen = False
-        asked_at = self._clock.monotonic()
         while True:
-            if self._lacks_cluster and self._clock.monotonic() - asked_at > ASK_SECONDS:
-                asked_at = self._clock.monotonic()
-                with suppress(MissingError, UnreachableError):
-                    await self.require()
             snapshot = self._look()
             if snapshot is not None:
                 self._take(snapshot, tasks)
                 workload = snapshot.workloads.get(self.job.key)
                 was_seen = was_seen or workload is not None
+                if workload is not None and workload.report not in (None, self._reported):
+                    self._reported = workload.report
+                    self._on_report(workload.report)
                 now_ended = JobOutcome("gone") if workload is None and was_seen else None
                 if workload is not None and workload.state in _ENDED:
                     now_ended = JobOutcome(workload.state, workload.message)
@@ -145,13 +142,8 @@ class JobWatch:
                 return end
             await self._clock.sleep(LOOK_SECONDS)
 
-    @property
-    def _lacks_cluster(self) -> bool:
-        """Return whether the job's Ray cluster is not known yet."""
-        return self.job.kind == "RayJob" and not self.job.cluster
-
     def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
-        members = pods_of_job(self.job, snapshot.pods)
+        members = pods_of_job(self.job, snapshot.pods, snapshot.workloads)
         if members:
             self.members = tuple(members)
         for member in members:

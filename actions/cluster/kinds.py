@@ -4,10 +4,13 @@ A new kind of job is one row here and one rule in `actions.cluster.objects.statu
 
 Source: discovery of Kubernetes 1.34; the CRDs of training-operator 1.8.1 (PyTorchJob, TFJob, MPIJob `v1`), mpi-operator
 0.8.0 (MPIJob `v2beta1`), KubeRay 1.1.1 (`v1alpha1` is still served), Volcano 1.15.1, Karpenter 0.32 (`v1beta1`) to 1.0,
-Kueue (`v1beta2` from 0.15 on), JobSet 0.8 and Kubeflow Trainer 2.0. Tests compare it with those that are recorded.
+Kueue (`v1beta2` from 0.15 on), JobSet 0.8, Kubeflow Trainer 2.0 (its reports are of 2.2), LeaderWorkerSet 0.6 and the
+models of the HyperPod CLI. Tests compare it with those that are recorded.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -27,13 +30,18 @@ class KubeKind(msgspec.Struct, frozen=True):
         versions: The versions in which clusters serve it, all read alike; the first is preferred.
         short_names: Those of kubectl.
         is_namespaced: Whether its objects are in namespaces.
-        is_watched: Whether the live snapshot holds its objects and `watch` follows them; for kinds of `JOBS` alone.
+        is_watched: Whether the live snapshot holds its objects and `watch` follows them.
         is_evidence: Whether a diagnosis lists it although it is not one of `JOBS`.
         is_shown: Whether `describe` and `yaml` print it.
-        pod_owners: Kinds of the owners of its pods; empty where it owns them itself, or has none.
+        pod_owners: Kinds of the owners of its pods; empty where it owns them itself, or has none. One that is not
+            watched has its name, perhaps with one part more.
+        pods_from: The path of the name of the first of `pod_owners` in its status, where it does not own that object.
+        lead: The role of the pods of a Job that it makes beside the others.
+        report: The path of progress and metrics in its status.
         wait_for: The `--for` of the `kubectl wait` that ends when such an object is ready or finished.
         suspended_by: The path of the field that ends its pods and keeps the object: a flag, or the replicas. Empty if
             there is none.
+        suspending: The actions of Volcano's Commands that suspend and resume it, where no field does.
     """
 
     group: str
@@ -46,8 +54,17 @@ class KubeKind(msgspec.Struct, frozen=True):
     is_evidence: bool = False
     is_shown: bool = True
     pod_owners: tuple[str, ...] = ()
+    pods_from: str = ""
+    lead: str = ""
+    report: str = ""
     wait_for: str = "condition=Ready"
     suspended_by: str = ""
+    suspending: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name that no other row has: the kind, of Volcano's Job `Job.batch.volcano.sh`."""
+        return full_name(self.api_version, self.kind)
 
     @property
     def api_version(self) -> str:
@@ -84,6 +101,7 @@ JOBS = (
         ("v2beta1", "v1"),
         is_watched=True,
         pod_owners=("MPIJob", "Job"),
+        lead="launcher",
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
     ),
@@ -94,6 +112,8 @@ JOBS = (
         ("v1", "v1alpha1"),
         is_watched=True,
         pod_owners=("RayCluster", "Job"),
+        pods_from="rayClusterName",
+        lead="submitter",
         wait_for="jsonpath='{.status.jobDeploymentStatus}'=Complete",
         suspended_by=_SUSPEND,
     ),
@@ -106,13 +126,15 @@ JOBS = (
         wait_for="jsonpath='{.status.state}'=ready",
         suspended_by=_SUSPEND,
     ),
-    KubeKind("kubeflow.org", "TFJob", "tfjobs", wait_for=_SUCCEEDED, suspended_by=_POLICY),
+    KubeKind("kubeflow.org", "TFJob", "tfjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
     KubeKind(
         "trainer.kubeflow.org",
         "TrainJob",
         "trainjobs",
         ("v1alpha1",),
+        is_watched=True,
         pod_owners=("Job",),  # of the JobSet that it makes
+        report="trainerStatus",
         wait_for="condition=Complete",
         suspended_by=_SUSPEND,
     ),
@@ -121,6 +143,7 @@ JOBS = (
         "JobSet",
         "jobsets",
         ("v1alpha2",),
+        is_watched=True,
         pod_owners=("Job",),
         wait_for="condition=Completed",
         suspended_by=_SUSPEND,
@@ -131,7 +154,29 @@ JOBS = (
         "jobs",
         ("v1alpha1",),
         ("vcjob", "vj"),
+        is_watched=True,
         wait_for="jsonpath='{.status.state.phase}'=Completed",
+        suspending=("AbortJob", "ResumeJob"),
+    ),
+    KubeKind(
+        "leaderworkerset.x-k8s.io",
+        "LeaderWorkerSet",
+        "leaderworkersets",
+        short_names=("lws",),
+        is_watched=True,
+        pod_owners=("StatefulSet",),
+        wait_for="condition=Available",
+        suspended_by="spec.replicas",
+    ),
+    KubeKind(
+        "sagemaker.amazonaws.com",
+        "HyperPodPyTorchJob",
+        "hyperpodpytorchjobs",
+        is_watched=True,
+        pod_owners=("StatefulSet",),
+        pods_from="jobPods.name",
+        wait_for="condition=Complete",
+        suspended_by=_POLICY,
     ),
 )
 """Work that runs on pods. A diagnosis lists all of it."""
@@ -159,6 +204,7 @@ _OTHERS = (
         "Deployment",
         "deployments",
         short_names=("deploy",),
+        is_watched=True,
         pod_owners=("ReplicaSet",),
         wait_for="condition=Available",
         suspended_by="spec.replicas",
@@ -212,26 +258,39 @@ _OTHERS = (
     ),
     KubeKind("resource.k8s.io", "ResourceClaim", "resourceclaims", ("v1", "v1beta2", "v1beta1")),
     KubeKind("kueue.x-k8s.io", "Workload", "workloads", ("v1beta1", "v1beta2"), ("wl",), is_evidence=True),
+    KubeKind("kueue.x-k8s.io", "LocalQueue", "localqueues", ("v1beta1", "v1beta2")),
+    KubeKind("kueue.x-k8s.io", "ClusterQueue", "clusterqueues", ("v1beta1", "v1beta2"), ("cq",), is_namespaced=False),
+    KubeKind("kueue.x-k8s.io", "Cohort", "cohorts", ("v1beta1", "v1beta2"), is_namespaced=False),
 )
 KINDS = (*JOBS, *_OTHERS)
 """Every row. Where two groups have a kind of the same name, the one that is meant by the bare name is first."""
 
-WATCHED = tuple(row for row in JOBS if row.is_watched)
-"""The jobs of the live snapshot; no two have a kind of the same name."""
+WATCHED = tuple(row for row in KINDS if row.is_watched)
+"""The jobs of the live snapshot."""
 
 EVIDENCE = (*JOBS, *(row for row in _OTHERS if row.is_evidence))
 """Everything that a diagnosis lists."""
 
-_BY_NAME = {row.kind: row for row in reversed(KINDS)}
+_USUAL = {row.kind: row for row in reversed(KINDS)}
 _BY_GROUP = {(row.group, row.kind): row for row in KINDS}
 _BY_PLURAL = {(row.group, row.plural): row for row in KINDS}
 _BY_WORD = {word: row for row in reversed(KINDS) for word in (row.kind.lower(), *row.short_names)}
-JOB_NAMES = frozenset(row.kind for row in JOBS)
-_WATCHED_NAMES = frozenset(row.kind for row in WATCHED)
+
+
+def full_name(api_version: str, kind: str) -> str:
+    """Return the name of a kind: `Job`, but `Job.batch.volcano.sh`, as the usual kind of that name is another one."""
+    usual = _USUAL.get(kind)
+    group = _group_of(api_version)
+    return f"{kind}.{group}" if usual is not None and group and group != usual.group else kind
+
+
+def name_of_kind(reference: Mapping[str, object]) -> str:
+    """Return the full name of the kind of an object, or of what refers to one, by its `apiVersion` and `kind`."""
+    return full_name(str(reference.get("apiVersion") or ""), str(reference.get("kind") or ""))
 
 
 def find_kind(kind: str, group: str | None = None) -> KubeKind | None:
-    """Return the row of a kind by its name in manifests, of that group or of the usual one; `None` if it has none."""
+    """Return the row of a kind by its full name, or by its name in manifests and its group; `None` if it has none."""
     return _BY_NAME.get(kind) if group is None else _BY_GROUP.get((group, kind))
 
 
@@ -263,7 +322,7 @@ def is_watched_kind(kind: str) -> bool:
 
 def watched_names() -> str:
     """The jobs that can be watched, for sentences: `Job, PyTorchJob, …`."""
-    return ", ".join(row.kind for row in WATCHED)
+    return ", ".join(row.name for row in WATCHED)
 
 
 def is_namespaced(api_version: str, kind: str) -> bool:
@@ -301,3 +360,8 @@ def _find_versioned(api_version: str, kind: str) -> KubeKind | None:
 
 def _group_of(api_version: str) -> str:
     return api_version.rpartition("/")[0]
+
+
+_BY_NAME = {row.name: row for row in KINDS}
+JOB_NAMES = frozenset(row.name for row in JOBS)
+_WATCHED_NAMES = frozenset(row.name for row in WATCHED)

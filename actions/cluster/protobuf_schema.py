@@ -27,7 +27,7 @@ Head                metadata:HeadMeta=1
 HeadMeta            resource_version:string=6 annotations:Text*=12
 Text                key:string=1 value:string=2
 Time                seconds:int64=1
-Owner               kind:string=1 name:string=3 controller:bool=6
+Owner               kind:string=1 name:string=3 api_version:string=5 controller:bool=6
 Meta                name:string=1 namespace:string=3 uid:string=5 created:bytes=8 deleted:bytes=9 labels:bytes*=11 \
                     owners:bytes*=13
 Pod                 metadata:Meta=1 spec:Spec=2 status:PodStatus=3

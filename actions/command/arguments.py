@@ -18,7 +18,19 @@ def _naming(what: str, description: str = "") -> Meta:
 
 
 PaneName = Literal[
-    "home", "nodes", "pods", "blueprints", "run", "logs", "accelerators", "charts", "events", "cost", "objects", "runs"
+    "home",
+    "nodes",
+    "pods",
+    "blueprints",
+    "run",
+    "logs",
+    "accelerators",
+    "charts",
+    "events",
+    "cost",
+    "objects",
+    "queues",
+    "runs",
 ]
 """The panes, in the order of their keys and of their tabs."""
 LayoutName = Literal["single", "watch", "job", "quad"]
@@ -299,6 +311,8 @@ class WatchArguments(Arguments, frozen=True):
 _Until = Annotated[str, Meta(description="A limit: 2026-11-20T22:30:00Z, 22:30 (the next one, UTC) or +8h.")]
 _Budget = Annotated[str, Meta(description="A limit: US dollars that the run may cost.")]
 _MaxHourly = Annotated[str, Meta(description="A limit: US dollars that an hour may cost.")]
+_Idle = Annotated[str, Meta(description="A limit: 30m, 1h in which no accelerator was used.")]
+_Below = Annotated[str, Meta(description="5%: an accelerator with less load is not used.")]
 _AtLimit = Annotated[Literal["", "park", "teardown"], Meta(description="How it ends at a limit. Empty: park.")]
 _Watchdog = Annotated[
     str, Meta(description="1h, 90m: a CronJob in the cluster stops its jobs after this long without a heartbeat.")
@@ -318,6 +332,8 @@ class LaunchArguments(Arguments, frozen=True):
     max_hourly: _MaxHourly = ""
     before_credentials_end: Annotated[YesNo, Meta(description="A limit: the end of the AWS credentials.")] = ""
     before_capacity_end: Annotated[YesNo, Meta(description="A limit: the end of the capacity block.")] = ""
+    idle: _Idle = ""
+    below: _Below = ""
     at_limit: _AtLimit = ""
     watchdog: _Watchdog = ""
     store: Annotated[str, Meta(description="Its store, s3://BUCKET/PREFIX; none. Empty: the one of the settings.")] = ""
@@ -340,6 +356,8 @@ class LimitArguments(Arguments, frozen=True):
     max_hourly: _MaxHourly = ""
     before_credentials_end: Annotated[YesNo, Meta(description="A limit: the end of the AWS credentials.")] = ""
     before_capacity_end: Annotated[YesNo, Meta(description="A limit: the end of the capacity block.")] = ""
+    idle: _Idle = ""
+    below: _Below = ""
     at_limit: _AtLimit = ""
     watchdog: _Watchdog = ""
     none: Annotated[bool, Meta(description="Remove all limits.")] = False

@@ -42,6 +42,7 @@ ALIASES: Mapping[str, str] = {
     "curves": "open charts",
     "accelerators": "open accelerators",
     "cost": "open cost",
+    "queues": "open queues",
     "obj": "open objects",
     "ns": "namespace",
 }

@@ -5,8 +5,13 @@ Every text in here has passed `actions.base.untrusted`. Times are seconds since 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
+
+from actions.base.untrusted import plain_text
+from actions.base.wording import duration
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
@@ -136,6 +141,8 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Kubelet version."""
     offered: Resources = NOTHING
     """The part of `allocatable` that are devices of ResourceSlices, beyond those that a device plugin offers."""
+    health: str = ""
+    """The finding of HyperPod's checks against it: `Unschedulable`, `DeepHealthCheckFailed`; empty if nothing."""
 
     def requested(self, usage: NodeUsage) -> Resources:
         """Return the requests on this node, with those of Neuron cores as devices of this node, rounded up."""
@@ -227,12 +234,42 @@ class EventFacts(msgspec.Struct, frozen=True, gc=False):
     count: int
     last_seen_at: float
 
+    @property
+    def is_of_placed_gang(self) -> bool:
+        """Return whether Volcano 1.15.1 says *Unschedulable* of a gang that is placed.
+
+        Source: volcano v1.15.1, `RecordJobStatusEvent`, which goes by the phase that the PodGroup had before.
+        """
+        return self.kind == "PodGroup" and "in gang unschedulable: pod group is ready" in self.message
+
+    @property
+    def is_warning(self) -> bool:
+        """Return whether it reports something wrong."""
+        return self.type != "Normal" and not self.is_of_placed_gang
+
+
+class JobReport(msgspec.Struct, frozen=True, gc=False):
+    """Progress and metrics that a training has put into its job's status."""
+
+    percent: int | None = None
+    remaining_seconds: int | None = None
+    metrics: tuple[tuple[str, str], ...] = ()
+    """Their names, and newest values as they were printed."""
+    at: float = 0.0
+
+    def words(self) -> str:
+        """Return it as a line: `40 %, 20m00s left, loss 0.31`."""
+        left = None if self.remaining_seconds is None else f"{duration(self.remaining_seconds)} left"
+        percent = None if self.percent is None else f"{self.percent} %"
+        return ", ".join([*filter(None, (percent, left)), *(f"{name} {value}" for name, value in self.metrics)])
+
 
 class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
-    """The facts of a Job, PyTorchJob, MPIJob, RayJob or RayCluster."""
+    """The facts of a job that is watched."""
 
     uid: str
     kind: str
+    """The full name of its kind: `Job`, `Job.batch.volcano.sh`."""
     namespace: str
     name: str
     state: str
@@ -241,6 +278,11 @@ class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
     created_at: float = 0.0
     run: str = ""
     stage: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    pods_from: str = ""
+    """The object whose pods are its own though it does not own the object, by its status."""
+    report: JobReport | None = None
 
 
 class NodeUsage(msgspec.Struct, frozen=True, gc=False):
@@ -254,6 +296,17 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 UNUSED = NodeUsage()
+
+
+_HEALTH, _DEEP_CHECK = "sagemaker.amazonaws.com/node-health-status", "sagemaker.amazonaws.com/deep-health-check-status"
+_FINE = ("", "Schedulable", "Passed")
+
+
+def node_health(labels: Mapping[str, str]) -> str:
+    """Return what HyperPod's labels say against a node; empty if they say nothing."""
+    status, check = plain_text(labels.get(_HEALTH, "")), plain_text(labels.get(_DEEP_CHECK, ""))
+    deep = "" if check in _FINE else f"DeepHealthCheck{check}"
+    return ",".join(word for word in (status, deep) if word not in _FINE)
 
 
 _DISRUPTED = "karpenter.sh/disrupted"
@@ -270,4 +323,6 @@ def state_of(node: NodeFacts) -> str:
         words.append("Disrupted")
     elif not node.is_schedulable:
         words.append("Cordoned")
+    if node.health:
+        words.append(node.health)
     return ",".join(words)

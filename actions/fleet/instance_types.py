@@ -159,6 +159,10 @@ class InstanceType(msgspec.Struct, frozen=True):
         return bool(self.efa_interfaces) and self.name.startswith(("p4d", "p5", "p6", "trn"))
 
 
+SAGEMAKER = "ml."
+"""Before the name of an instance type of EC2 it is that of SageMaker: the same hardware at another price."""
+
+
 class InstanceTable:
     """Instance types by name.
 
@@ -179,8 +183,8 @@ class InstanceTable:
         return cls({kind.name: kind for kind in map(_instance_of, load_rows(path or asset("instances/ec2.csv")))})
 
     def find(self, name: str) -> InstanceType | None:
-        """The type called `name`, `None` if the table does not list it."""
-        return self._types.get(name)
+        """The type called `name`, of HyperPod `ml.NAME`; `None` if the table does not list it."""
+        return self._types.get(name.removeprefix(SAGEMAKER))
 
     def __iter__(self) -> Iterator[InstanceType]:
         return iter(self._types.values())

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import FormatError, UsageError
 from actions.base.files import asset, config_folder
-from actions.fleet.instance_types import TableRow, load_rows
+from actions.fleet.instance_types import SAGEMAKER, TableRow, load_rows
 
 ON_DEMAND = "on-demand"
 SPOT = "spot"
@@ -177,12 +177,15 @@ class PriceBook:
         """Return the price of one instance after discounts, `None` if it is not known.
 
         Args:
-            instance_type: As EC2 names it.
+            instance_type: As EC2 names it, or SageMaker: without a price of its own, such a one has that of EC2.
             region: Its region.
             capacity_type: `on-demand`, `spot` or `capacity-block`. Spot has no static price. Empty (no such
                 label) is unknown too: it might be spot.
         """
         price = self._prices.get((instance_type, region, capacity_type))
+        if price is None and instance_type.startswith(SAGEMAKER):
+            price = self.price_of(instance_type.removeprefix(SAGEMAKER), region, capacity_type or ON_DEMAND)
+            return replace(price, source=f"{price.source}, of EC2 and not of SageMaker") if price is not None else None
         if price is None:
             return None
         share, words = self._reduction(instance_type, region, capacity_type)

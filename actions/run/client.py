@@ -36,13 +36,14 @@ from actions.run.journal.watched import refuse_watched
 from actions.run.limits.rules import reached_limit, reached_text
 from actions.run.resume import resume_of, way_on
 from actions.run.state.planner import Finish, next_step
-from actions.run.state.records import Limits, LimitsSet, Operator, RequestKind, RunRequest
+from actions.run.state.records import AlarmsAcknowledged, Limits, LimitsSet, Operator, RequestKind, RunRequest
 from actions.run.state.view import TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState
 from actions.run.summaries import list_runs
 
 __all__ = [
     "RunReader",
     "RunSummary",
+    "acknowledge_alarms",
     "find_run",
     "list_runs",
     "load_run",
@@ -262,7 +263,7 @@ def resume_interrupted(
     sentences = []
     clock = SystemClock()
     for run in list_runs(base):
-        is_needed = run.is_interrupted or run.is_store_behind
+        is_needed = run.is_interrupted or run.is_store_behind or run.has_alarms_left
         if not is_needed or not may_start_now(run.folder, clock):
             continue
         if needs_room and not _takes_writes(run.folder):
@@ -274,7 +275,7 @@ def resume_interrupted(
                 sentences.append(_resumed_words(run))
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
-            what = "was interrupted" if run.is_interrupted else "is over, its store may not have that,"
+            what = "was interrupted" if run.is_interrupted else "is over, its end was not passed on,"
             sentences.append(f"Run {run.id} {what} and cannot be resumed: {reason}")
     return sentences
 
@@ -282,7 +283,9 @@ def resume_interrupted(
 def _resumed_words(run: RunSummary) -> str:
     if run.is_interrupted:
         return f"Run {run.id} was interrupted and has been resumed."
-    return f"Run {run.id} is over ({run.state.value}), and its store may not have that: a runner brings it there."
+    if run.is_store_behind:
+        return f"Run {run.id} is over ({run.state.value}), and its store may not have that: a runner brings it there."
+    return f"Run {run.id} is over ({run.state.value}), and its alarms were not sent: a runner sends them."
 
 
 def _takes_writes(folder: Path) -> bool:
@@ -376,6 +379,24 @@ def _limit_warning(view: RunView, kind: RequestKind) -> str:
         f"{view.limits_reached[-1].text} The run reaches that limit again unless it gets another one: "
         f"eksml-tui runs limit {view.id} --help"
     )
+
+
+def acknowledge_alarms(folder: Path, seqs: Collection[int], *, clock: Clock | None = None) -> None:
+    """Record that an operator has seen alarms of a run: no console calls for them again.
+
+    Args:
+        folder: The run's.
+        seqs: Numbers of their records.
+        clock: Stamps the record.
+
+    Raises:
+        RefusedError: This process is read-only, or another machine carries the run out.
+        JournalUnwritableError: The disk is full, or the journal is locked.
+        JournalError: The journal cannot be read.
+    """
+    deed = f"the acknowledgement of alarms of {folder.name}"
+    _own_run(folder, deed)
+    append_record(folder, AlarmsAcknowledged(tuple(seqs), present_operator()), deed=deed, clock=clock)
 
 
 def set_limits(

@@ -410,7 +410,7 @@ def first_record(blueprint: Blueprint, binding: Binding, *, run_id: str, cluster
         clock: For the day of the prices.
     """
     chosen = blueprint.under(binding.preset)
-    plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date())
+    plan = plan_of(blueprint, binding, PriceBook.usual(), day=clock.now().date(), region=cluster.region)
     return Created(
         run_id=run_id,
         blueprint_id=blueprint.id,

@@ -304,8 +304,11 @@ def _limit_fields(view: RunView, now: float) -> dict[str, object]:
         "max_usd_per_hour": limits.max_usd_per_hour or None,
         "credentials_end": limits.credentials_end,
         "capacity_end": limits.capacity_end,
+        "idle_minutes": limits.idle_minutes,
+        "idle_below_pct": limits.idle_below_pct if limits.idle_minutes else None,
         "action": limits.action.value,
         "watchdog_minutes": limits.watchdog_minutes,
+        "idle_since": _moment(view.idle.since),
         "ends": {"credentials": _moment(view.ends.credentials_end), "capacity": _moment(view.ends.capacity_end)},
         "status": [
             {"limit": one.name.value, "text": one.text, "acts_at": _moment(one.at), "reached": one.is_reached,

@@ -73,8 +73,9 @@ def resume_of(view: RunView, stage: str = "") -> Resume:
 
 def has_work_left(view: RunView) -> bool:
     """Return whether a run that goes on would do more than to make again what was undone."""
-    is_store_behind = any(notice.kind is NoticeKind.STORE_BEHIND for notice in view.notices)
-    return view.state not in OVER or is_store_behind or bool(_open_steps(view)[0])
+    left_behind = (NoticeKind.STORE_BEHIND, NoticeKind.ALARMS_UNSENT)
+    has_left = any(notice.kind in left_behind for notice in view.notices)
+    return view.state not in OVER or has_left or bool(_open_steps(view)[0])
 
 
 def _open_steps(view: RunView) -> tuple[tuple[StageView, ...], tuple[StageView, ...]]:

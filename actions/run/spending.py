@@ -177,10 +177,15 @@ def times_known(view: RunView, price: HeldPrice) -> tuple[Share, ...]:
 
 
 def times_possible(view: RunView, price: HeldPrice) -> tuple[Period, ...]:
-    """Return when what has a price may exist, whether that is known or not."""
+    """Return when what has a price may exist, whether that is known or not.
+
+    In a cluster that was there, pods that wait cost nothing: only nodes of claims were started for them.
+    """
     stage = _stage(view, price.stage)
     if stage is None:
         return ()
+    if view.existing_cluster and price.is_of_work and price.nodes:
+        return tuple(period for period, _ in _claimed(view, price, stage))
     return stage.worked if price.is_of_work else stage.held
 
 

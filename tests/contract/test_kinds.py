@@ -31,6 +31,7 @@ BY_HAND = {
     ("actions/cluster/objects/operations.py", "DeleteOptions"): "a change by hand, to objects of any kind",
     ("actions/cluster/objects/operations.py", "Eviction"): "a change by hand, from a console",
     ("actions/cluster/state/decode.py", "NodeClaim"): "of an answer that names its items' kind in the list alone",
+    ("actions/run/doctor/objects.py", "Pod"): "the template of an object, whatever is written in it",
     ("actions/run/stages/kubeconfig.py", "Config"): "a kubeconfig",
     ("actions/run/stages/helm.py", "Namespace"): "a place that a blueprint names",
     ("actions/run/watchdog/script.py", "DeleteOptions"): "it is alone in a pod, without this program",

@@ -25,8 +25,11 @@ BORROWED = {
     "actions.base.proxies",
     "actions.base.untrusted",
     "actions.base.yamldoc",
-    # facts of instance types, and the sums that a scheduler compares
+    # facts of instance types, the rules by which pods get nodes, and the sums that a scheduler compares
     "actions.fleet.instance_types",
+    "actions.fleet.node_amounts",
+    "actions.fleet.node_offers",
+    "actions.fleet.placement",
     "actions.cluster.state.pod_requests",
     # the client: controllers and kubelet reach the API server as any client does
     "actions.cluster.auth.kubeconfig",

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "tui/feeds/run": "tui/feeds/runs.py: the run on screen is one of the list",
     "tui/feeds/charts": "tui/feeds/output.py: points are read from the output whose lines are shown, too",
     "tui/feeds/cost": "tui/feeds/home.py: its sums are on Home, too",
+    "tui/feeds/queues": "tui/panes/queues.py: one pane asks while it is visible",
     "tui/present/logs": "tui/widgets/log_renderer.py: lines are drawn from bytes, not from cells",
     "tests/unit/panes/test_logs": "tests/unit/screens/test_reading.py: it is read by commands of the whole screen",
 }

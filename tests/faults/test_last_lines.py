@@ -154,8 +154,8 @@ async def carry_out_unwatched(folder: Path, until_then: Callable[[], Awaitable[o
     try:
         await Runner(runner_journal, site, clock, lambda _: None).run()
     except Killed:
-        await runner_journal.view()
-        assert await runner_journal.release()  # the pid of this process lives on
+        view = await runner_journal.view()
+        assert await runner_journal.release(view.last_seq)  # the pid of this process lives on
     finally:
         await site.aclose()
         journal.close()

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from tests.realcluster.running import FOLDER
 
-collect_ignore = [] if FOLDER else ["test_odd_worlds.py", "test_rehearsal.py", "test_rights.py", "test_watchdog.py"]
+collect_ignore = (
+    []
+    if FOLDER
+    else ["test_asked_first.py", "test_odd_worlds.py", "test_rehearsal.py", "test_rights.py", "test_watchdog.py"]
+)

@@ -23,7 +23,7 @@ class Followed(LogObserver):
     """A log of numbers, as it has been read so far."""
 
     numbers: list[int] = field(default_factory=list)
-    markers: dict[int, str] = field(default_factory=dict)
+    markers: dict[int, list[str]] = field(default_factory=dict)
     """By the number before them."""
     failures: list[str] = field(default_factory=list)
     """The sentence of each attempt that failed."""
@@ -36,7 +36,7 @@ class Followed(LogObserver):
         """Take lines of the follower."""
         for line in batch:
             if line.is_marker:
-                self.markers[self.newest] = line.text
+                self.markers.setdefault(self.newest, []).append(line.text)
             else:
                 self.numbers.append(int(line.text))
 

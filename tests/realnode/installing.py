@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import yaml
 
+from tests.realnode.harness.sources import fill_mirror
 from tests.realnode.harness.today import TODAYS_OPERATORS, karpenter
 from tests.realnode.support import Document, get, kubectl, until
 
@@ -26,6 +31,26 @@ def install_all() -> None:
     for each in TODAYS_OPERATORS:
         _install(each.manifests(), *DEPLOYMENTS[each.name])
     _install(karpenter(), *DEPLOYMENTS["karpenter"])
+
+
+@contextmanager
+def running_volcano(scratch: Path) -> Iterator[None]:
+    """Run Volcano from the manifest of its release while the context is entered."""
+    manifest = next(str(path) for path in fill_mirror(scratch) if path.parent.parent.name == "volcano")
+    kubectl("apply", "--server-side", "-f", manifest)
+    try:
+        kubectl("wait", "deployments", "--all", "-n", "volcano-system", "--for=condition=Available", "--timeout=80s")
+        until(lambda: _is_open("default"), "the default queue")
+        yield
+    finally:
+        kubectl("delete", "-f", manifest, "--timeout=80s")
+
+
+def _is_open(queue: str) -> bool:
+    return any(
+        one["metadata"]["name"] == queue and one["status"].get("state") == "Open"
+        for one in get("queues.scheduling.volcano.sh")["items"]
+    )
 
 
 def _install(documents: list[Document], namespace: str, deployment: str) -> None:

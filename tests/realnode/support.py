@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from tests.realnode.harness.cluster import PLACES
+from tests.realnode.harness.network import cut_off
 from tests.realnode.running import real_nodes
 
 Document = dict[str, Any]
@@ -81,6 +83,28 @@ def without_api_server() -> Iterator[None]:
         yield
     argv = ["kubectl", "--kubeconfig", real_nodes().kubeconfig, "get", "--raw", "/readyz", "--request-timeout=2s"]
     until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "the API server's answer")
+
+
+@contextmanager
+def hung_api_server() -> Iterator[None]:
+    """Let the API server answer nothing, with its connections open, until the context is left."""
+    process = _process_in(Path(real_nodes().logs), "api-server")
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+@contextmanager
+def without_network(node: str) -> Iterator[None]:
+    """Take a node from the network until the context is left."""
+    place = next(place for place in PLACES if place.name == node)
+    cut_off(place, is_cut=True)
+    try:
+        yield
+    finally:
+        cut_off(place, is_cut=False)
 
 
 @contextmanager

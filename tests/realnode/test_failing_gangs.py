@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.realnode.failing import Document, container, pod
-from tests.realnode.harness.sources import fill_mirror
+from tests.realnode.installing import running_volcano
 from tests.realnode.running import real_nodes
 from tests.realnode.support import apply, get, kubectl, until
 from tui.cli import main
@@ -26,21 +26,8 @@ _GROUP = {
 @pytest.fixture
 def volcano(tmp_path: Path) -> Iterator[None]:
     """Volcano from its own manifest, until the test is over."""
-    manifest = next(str(path) for path in fill_mirror(tmp_path) if "volcano" in str(path))
-    kubectl("apply", "--server-side", "-f", manifest)
-    try:
-        kubectl("wait", "deployments", "--all", "-n", "volcano-system", "--for=condition=Available", "--timeout=80s")
-        until(lambda: _is_open("default"), "the default queue")
+    with running_volcano(tmp_path):
         yield
-    finally:
-        kubectl("delete", "-f", manifest, "--timeout=80s")
-
-
-def _is_open(queue: str) -> bool:
-    return any(
-        one["metadata"]["name"] == queue and one["status"].get("state") == "Open"
-        for one in get("queues.scheduling.volcano.sh")["items"]
-    )
 
 
 def _rank(number: int) -> Document:

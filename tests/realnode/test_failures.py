@@ -31,8 +31,8 @@ _LISTED = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def missed() -> AsyncIterator[dict[str, float]]:
-    """All failures come about at the same time; the names of those that did not, after how many seconds each did."""
+async def seconds_until_failed() -> AsyncIterator[dict[str, float]]:
+    """After how many seconds each failure came about, by its name, all at the same time; without those that did not."""
     nodes = real_nodes()
     session = await KubeSession.connect(ClusterTarget(Path(nodes.kubeconfig)))
     try:
@@ -113,9 +113,9 @@ def _why(failure: Failure, capsys: pytest.CaptureFixture[str]) -> list[dict[str,
 
 @pytest.mark.parametrize("failure", FAILURES, ids=[one.name for one in FAILURES])
 def test_why_names_what_has_failed(
-    failure: Failure, missed: dict[str, float], capsys: pytest.CaptureFixture[str]
+    failure: Failure, seconds_until_failed: dict[str, float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert failure.name in missed, "it has not failed in time"
+    assert failure.name in seconds_until_failed, "it has not failed in time"
     found = _why(failure, capsys)
     assert [one["code"] for one in found] == [failure.code], found
     said = "\n".join([found[0]["headline"], *found[0]["evidence"], found[0]["next_step"]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +15,19 @@ from actions.cluster.logs.follow import ContainerEnd
 from tests.realnode.failing import container, job
 from tests.realnode.following import Followed, execute, following
 from tests.realnode.harness.cluster import PLACES
-from tests.realnode.harness.network import cut_off
 from tests.realnode.running import real_nodes
 from tests.realnode.support import (
     Document,
     apply,
     get,
+    hung_api_server,
     is_node_ready,
     kubectl,
     make_namespace,
     stopped,
     until,
     without_api_server,
+    without_network,
 )
 from tui.cli import main
 
@@ -76,21 +77,17 @@ def printing() -> Iterator[Printing]:
     kubectl("delete", "namespace", _NAMESPACE, "--timeout=80s")
 
 
-@contextmanager
-def _node_cut_off() -> Iterator[None]:
-    cut_off(_NODE, is_cut=True)
-    try:
-        yield
-    finally:
-        cut_off(_NODE, is_cut=False)
-
-
 _AWAY: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "kubelet": lambda: stopped("kubelet", _NODE.name),
     "containerd": lambda: stopped("containerd", _NODE.name),
     "api-server": without_api_server,
-    "network": _node_cut_off,
+    "network": lambda: without_network(_NODE.name),
 }
+_STALLED: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "api-server": hung_api_server,
+    "network": lambda: without_network(_NODE.name),
+}
+"""The stream of a log stays open, and is silent."""
 
 
 @pytest.mark.parametrize("what", _AWAY)
@@ -127,6 +124,23 @@ def test_a_log_goes_on_behind_a_node_that_was_lost(
         until(lambda: log.end is not None, "the end of the log")
     _is_whole(log)
     assert (found["code"], _NODE.name in found["headline"]) == ("NODE_LOST", True)
+
+
+@pytest.mark.parametrize("what", _STALLED)
+def test_a_log_whose_stream_stalls_is_marked(what: str, printing: Printing) -> None:
+    with following(_NAMESPACE, printing.pod) as log:
+        until(lambda: log.newest >= _SOME_LINES, "the log")
+        with _STALLED[what]():
+            until(lambda: log.failures, f"word of {what}")
+            stalled_at, failure = log.newest, log.failures[0]
+            assert printing.newest() > stalled_at + _SOME_LINES
+        back_at = printing.newest()
+        until(lambda: log.newest > back_at, "the log of what was printed behind it", seconds=150)
+        _stop(printing)
+        until(lambda: log.end is not None, "the end of the log")
+    _is_whole(log)
+    unknown = f"-- whether more was printed is not known: {failure.rstrip('.')} --"
+    assert log.markers[stalled_at] == [unknown, "-- the log can be read again --"]
 
 
 def _stop(printing: Printing) -> None:

@@ -7,11 +7,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import yaml
 
 from actions.base.files import private_directory
@@ -21,12 +23,14 @@ from tests.realnode.running import real_nodes
 from tests.realnode.support import (
     Document,
     get,
+    hung_api_server,
     is_node_ready,
     kubectl,
     make_namespace,
     stopped,
     until,
     without_api_server,
+    without_network,
 )
 
 _BLUEPRINT = """
@@ -62,8 +66,8 @@ spec:
           requiredDuringSchedulingIgnoredDuringExecution:
             nodeSelectorTerms: [{matchExpressions: [{key: NodeGroupType, operator: DoesNotExist}]}]
       tolerations:
-        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
-        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 1}
+        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: TOLERATED}
+        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: TOLERATED}
       volumes: [{name: data, hostPath: {path: /mnt/volumes/counting, type: Directory}}]
       containers:
         - name: main
@@ -80,6 +84,16 @@ _PROGRAM = (
 _NAMESPACE = "counting"
 
 
+_SCREENS = [
+    {"wait": {"cluster": "bionemo-on-eks", "within": "1m"}},
+    {"open": "nodes"},
+    {"wait": {"text": "─ live ─", "within": "1m"}},
+    {"screenshot": "live.svg"},
+    {"wait": {"text": "stale .*: ", "within": "1m"}},
+    {"screenshot": "stale.svg"},
+    {"wait": {"text": "─ live ─", "within": "2m"}},
+]
+"""Screens of a console, of an API server that is away and comes back."""
 _LINE = re.compile(r"step (\d+)/9000 loss (\S+)")
 
 
@@ -150,13 +164,14 @@ class Run:
 
 
 @contextmanager
-def _run(tmp_path: Path, restart_policy: str) -> Iterator[Run]:
+def _run(tmp_path: Path, restart_policy: str, *, tolerated_seconds: int = 1) -> Iterator[Run]:
     data = private_directory(Path(real_nodes().volumes) / _NAMESPACE)
     for path in data.iterdir():
         path.unlink()
     folder = private_directory(tmp_path / "blueprints" / _NAMESPACE)
     (folder / "blueprint.yaml").write_text(_BLUEPRINT, encoding="utf-8")
     manifest = _TRAIN.replace("RESTART_POLICY", restart_policy).replace("PROGRAM", _PROGRAM)
+    manifest = manifest.replace("TOLERATED", str(tolerated_seconds))
     (folder / "train.yaml").write_text(manifest, encoding="utf-8")
     make_namespace(_NAMESPACE)
     program = program_in(tmp_path / "home")
@@ -190,6 +205,46 @@ def test_a_run_waits_for_an_api_server_that_is_away(tmp_path: Path) -> None:
     assert "retrying: https://127.0.0.1" in message
     assert "the log cannot be read: https://127.0.0.1" in markers[0]
     assert markers[1:] == ["-- the log goes on from where it stopped --"]
+
+
+@pytest.mark.parametrize("what", ["api-server", "network"])
+def test_a_run_of_which_nothing_is_heard_says_so_and_goes_on(what: str, tmp_path: Path) -> None:
+    with _run(tmp_path, "OnFailure", tolerated_seconds=300) as run:
+        job, (pod,) = run.job(), run.pods()
+        node = pod["spec"]["nodeName"]
+        with hung_api_server() if what == "api-server" else without_network(node):
+            until(lambda: "Logs cannot be read" in run.message(), "the warning that logs are not read")
+            message, state = run.message(), run.shown()["state"]
+            run.trains_on()
+        until(lambda: "Logs cannot be read" not in run.message(), "the end of the warning", seconds=150)
+        until(lambda: is_node_ready(node), f"{node} is ready")
+        assert (run.job(), [one["metadata"]["uid"] for one in run.pods()]) == (job, [pod["metadata"]["uid"]])
+        run.finish()
+        markers = run.markers()
+    assert state == "running"
+    assert f"/pods/{pod['metadata']['name']}/log" in message
+    assert "whether more was printed is not known: " in markers[0]
+    assert markers[1:] == ["-- the log can be read again --"]
+
+
+def test_a_console_says_that_nothing_is_heard_of_an_api_server(tmp_path: Path) -> None:
+    program, script = program_in(tmp_path / "home"), tmp_path / "script.yaml"
+    script.write_text(yaml.safe_dump({"eksml-script": 1, "deadline": "5m", "steps": _SCREENS}), encoding="utf-8")
+    argv = program.argv("--kubeconfig", real_nodes().kubeconfig, "--script", str(script), "--artifacts", str(tmp_path))
+    with subprocess.Popen(
+        argv,
+        env=dict(program.environment),
+        cwd=program.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as console:
+        until((tmp_path / "live.svg").exists, "a live screen")
+        with hung_api_server():
+            until((tmp_path / "stale.svg").exists, "a screen that says so", seconds=60)
+        said, _ = console.communicate(timeout=150)
+    program.end_all()
+    assert console.returncode == 0, said
 
 
 def test_a_runner_that_is_killed_is_taken_up_while_the_training_goes_on(tmp_path: Path) -> None:

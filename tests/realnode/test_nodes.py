@@ -85,8 +85,12 @@ def test_a_kubelet_that_is_away_makes_its_node_not_ready() -> None:
 def test_nothing_is_left_when_all_is_killed() -> None:
     argv = [sys.executable, "-m", "tests.realnode.harness", "serve"]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as launched:
-        folder = _folder_of(launched)
+        folder, enter = _way_into(launched)
         assert _of(folder)
+        listed = subprocess.run(
+            ["bash", "-c", f"{enter} kubectl get nodes -o name"], capture_output=True, text=True, check=True
+        )
+        assert len(listed.stdout.splitlines()) == len(real_nodes().nodes)
         launched.kill()
     until(lambda: not _of(folder), "the end of all processes", seconds=20)
     assert folder not in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
@@ -94,12 +98,12 @@ def test_nothing_is_left_when_all_is_killed() -> None:
     assert links.count("node-") == len(real_nodes().nodes)
 
 
-def _folder_of(launched: subprocess.Popen[str]) -> str:
-    """The folder of a cluster that is being started, once it runs."""
+def _way_into(launched: subprocess.Popen[str]) -> tuple[str, str]:
+    """The folder of a cluster that is being started, and what has to stand before a command in it, once it runs."""
     assert launched.stderr is not None
     for line in launched.stderr:
-        if found := re.search(r"KUBECONFIG=(\S+)/kubeconfig", line):
-            return found[1]
+        if found := re.search(r"(nsenter .* KUBECONFIG=(\S+)/kubeconfig) bash", line):
+            return found[2], found[1]
     raise AssertionError("the cluster did not start")
 
 

@@ -112,15 +112,13 @@ def test_a_training_is_looked_at_parked_gone_on_with_and_cancelled(tmp_path: Pat
 
         resumed = program.run("runs", "resume", folder.name, "--yes")
         assert resumed.returncode == 0, resumed.stderr
-        until(lambda: "Resuming from" in _log(program, folder), "a step after the checkpoint", seconds=180)
-        steps = [
-            int(step) for step in re.findall(r"global_step=(\d+)", _log(program, folder).rpartition("Resuming from")[2])
-        ]
-        assert not steps or steps[0] >= 100
+        until(lambda: _steps_resumed(program, folder), "a step after the checkpoint", seconds=180)
+        assert _steps_resumed(program, folder)[0] >= 100
 
         cancelled = program.run("runs", "cancel", folder.name)
         assert cancelled.returncode == 0, cancelled.stderr
         until(lambda: load_run(folder).state is RunState.CANCELLED, "that it is cancelled", seconds=120)
+        assert get("pytorchjobs.kubeflow.org")["items"] == []
     assert left_of(folder.name) == []
     audit = load_run(folder).audit
     assert audit is not None
@@ -129,6 +127,11 @@ def test_a_training_is_looked_at_parked_gone_on_with_and_cancelled(tmp_path: Pat
 
 def _is(folder: Path, state: RunState) -> bool:
     return load_run(folder).state is state
+
+
+def _steps_resumed(program: ProgramOnNodes, folder: Path) -> list[int]:
+    _, is_resumed, log = _log(program, folder).rpartition("Resuming from")
+    return [int(step) for step in re.findall(r"global_step=(\d+)", log)] if is_resumed else []
 
 
 def _log(program: ProgramOnNodes, folder: Path) -> str:

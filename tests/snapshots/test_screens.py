@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from textual.screen import Screen
 
 from actions.cluster.objects.catalogue import ServedKind
+from actions.cluster.queues import QueueList, queues_of
 from actions.cluster.watch.table_format import ObjectRow, TableColumn
 from actions.fleet.facts import Resources
 from actions.run.state.view import RunView
@@ -20,9 +21,11 @@ from tests.support.builders import NOW, a_snapshot
 from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
 from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
 from tests.support.snapshots import difference, is_updating, rows, styled, without_tabs
+from tests.unit.cluster.test_queues import CLUSTER_QUEUE, OTHERS, WORK
 from tui.feeds.objects import ObjectsScope
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.training import TrainingFeed, UnusedDevices
+from tui.panes.queues import QueuesPane
 from tui.screens.confirm import ConfirmModal, TypeNameModal
 from tui.screens.console import PrefixScreen
 from tui.screens.viewer import Viewer
@@ -133,6 +136,19 @@ def some_deployments() -> Step:
     return step
 
 
+def some_queues() -> Step:
+    """A step that shows a queue of Kueue with work that has its quota, and work that waits for it."""
+    found = QueueList(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {}), ("Volcano is not installed here.",))
+
+    async def step(console: FixedConsole) -> None:
+        pane = console.app.workspace.pane("queues")
+        assert isinstance(pane, QueuesPane)
+        pane.take(found)
+        await console.line("open queues")
+
+    return step
+
+
 PANES = (
     Shot("nodes", line("open nodes"), "x9.mystery"),
     Shot("pods", line("open pods"), "eval-mlm-0"),
@@ -144,6 +160,7 @@ PANES = (
     Shot("events", line("open events"), "notebook-grace-0"),
     Shot("cost", line("open cost"), "x9.mystery"),
     Shot("objects", some_deployments(), "esm1nv-tensorboard-10"),
+    Shot("queues", some_queues(), "nvidia.com/gpu"),
     Shot("runs", line("open runs"), "parked"),
 )
 LAYOUTS = (

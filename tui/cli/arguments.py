@@ -202,6 +202,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _why(commands, cluster)
     _audit(commands, cluster)
     _watch(commands, cluster)
+    _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
     _blueprints(commands)
@@ -216,6 +217,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
         run_commands(runs)
     approve = commands.add_parser("approve", help="approve the Terraform plan of the stage that waits")
     approve_options(approve)
+    _alarms(commands)
     _support(commands, cluster)
     _serve(commands, cluster)
     _sandbox(commands)
@@ -289,7 +291,10 @@ def _tables(commands: Commands, cluster: Options) -> None:
     cost = commands.add_parser("cost", help="print the hourly cost of the nodes, and how much of it is idle")
     add_options(cost, cluster, suppress=True)
     _price_file(cost)
-    for command in (pods, events, cost):
+    queues = commands.add_parser("queues", help="print the queues of Kueue and Volcano, and the place of a job in them")
+    add_options(queues, cluster, suppress=True)
+    queues.add_argument("job", nargs="?", default="", metavar="KIND/NAME", help="only the places of this job")
+    for command in (pods, events, cost, queues):
         output_option(command)
 
 
@@ -323,6 +328,17 @@ def _watch(commands: Commands, cluster: Options) -> None:
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
+
+
+def _guard(commands: Commands, cluster: Options) -> None:
+    guard = commands.add_parser("guard", help="send the alarms of a job that no run has made, until it ends")
+    guard.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
+    add_options(guard, cluster, suppress=True)
+    guard.add_argument("--idle", default="", metavar="TIME", help="alarm when no accelerator was used for so long: 30m")
+    guard.add_argument(
+        "--below", default="", metavar="LOAD", help="an accelerator with less load is not used (default: 5%%)"
+    )
+    guard.add_argument("--park", action="store_true", help="suspend the job then")
 
 
 def _forward(commands: Commands, cluster: Options) -> None:
@@ -400,6 +416,9 @@ def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
     plan.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to plan")
     plan.add_argument("--no-checks", action="store_true", help="print the plan alone: ask neither AWS nor a cluster")
+    plan.add_argument(
+        "--manifests", type=Path, metavar="DIR", help="write the objects that it would apply into an empty folder"
+    )
     _price_file(plan)
     limit_options(plan, dest="limit")
     _launch_options(plan)
@@ -461,6 +480,14 @@ def _prices(commands: Commands) -> None:
     refresh.add_argument("--no-spot", action="store_true", help="leave out spot prices, which change by the hour")
     _price_file(refresh)
     add_options(refresh, [option for option in cluster_options() if option[0][0] == "--profile"], suppress=True)
+
+
+def _alarms(commands: Commands) -> None:
+    alarms = commands.add_parser("alarms", help="list the alarms of runs that are not acknowledged")
+    output_option(alarms)
+    verbs = alarms.add_subparsers(dest="verb", metavar="VERB")
+    verbs.add_parser("ack", help="acknowledge them all, for every console")
+    verbs.add_parser("test", help="send a test alarm by the hook and the webhook of config.yaml")
 
 
 def _support(commands: Commands, cluster: Options) -> None:

@@ -338,13 +338,14 @@ def _keymap() -> Keymap:
 
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
+    from actions.run.alarms.ways import SILENCED
     from tui.settings.settings import ConsoleSettings, DemoBadge
 
     return ConsoleSettings(
         target=chosen.target,
         readonly=options.readonly,
         blueprint_folders=_blueprint_folders(options.blueprints),
-        run_environment=chosen.environment,
+        run_environment={**chosen.environment, **({SILENCED: "off"} if options.script else {})},
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
         store=options.store,
         region=chosen.region,
@@ -366,7 +367,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
 
 def _limits(options: Namespace) -> LimitTexts | None:
     """Return the limits of config.yaml for launches, and how they end a run; `None` for none and the usual end."""
-    names = ("until", "budget", "max_hourly", "before_credentials_end", "before_capacity_end", "watchdog")
+    names = ("until", "budget", "max_hourly", "before_credentials_end", "before_capacity_end", "idle", "watchdog")
     has_any = any(getattr(options, f"limit_{name}", None) for name in names)
     if not has_any and getattr(options, "limit_action", "park") == "park":
         return None
@@ -376,17 +377,13 @@ def _limits(options: Namespace) -> LimitTexts | None:
 
 
 def _alarm_settings(options: Namespace) -> AlarmSettings:
-    from tui.settings.settings import AlarmSettings, DesktopNotice, hours_of
+    from actions.run.alarms.ways import AlarmWays, hours_of
+    from tui.settings.settings import AlarmSettings, DesktopNotice
 
     quiet = hours_of(options.quiet_hours) or (time(0), time(0))
+    ways = AlarmWays(tuple(options.alarm_hook), getattr(options, "alarm_webhook", None), *quiet)
     return AlarmSettings(
-        bell=options.bell,
-        desktop=DesktopNotice(options.desktop),
-        hook=tuple(options.alarm_hook),
-        webhook=getattr(options, "alarm_webhook", None),
-        quiet_from=quiet[0],
-        quiet_to=quiet[1],
-        repeat_minutes=options.alarm_repeat,
+        bell=options.bell, desktop=DesktopNotice(options.desktop), repeat_minutes=options.alarm_repeat, ways=ways
     )
 
 

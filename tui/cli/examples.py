@@ -14,6 +14,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui pods -n training               the pods of a namespace",
         "eksml-tui pods --node ip-10-0-1-7 -o json",
     ),
+    "queues": (
+        "eksml-tui queues                         quota, what has it, and what waits for it in order",
+        "eksml-tui queues trainjob/llama          its position, and what is before it",
+    ),
     "events": (
         "eksml-tui events --warnings              what went wrong lately, newest last",
         "eksml-tui events -n training -o yaml",
@@ -56,6 +60,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "eksml-tui plan bionemo-esm1nv workers=4  stages, time and cost",
         "eksml-tui plan bionemo-esm1nv --preset rehearsal -o json",
+        "eksml-tui plan efa-nccl-tests --existing-cluster --manifests out  the objects that it would apply",
     ),
     "launch": (
         "eksml-tui launch efa-nccl-tests --preset rehearsal --yes",
@@ -137,6 +142,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui sandbox faults                 what can be made to fail",
     ),
     "sandbox faults": ("eksml-tui sandbox faults clear            clear all faults",),
+    "guard": (
+        "eksml-tui guard pytorchjob/llama                      until it ends; alarms as in config.yaml",
+        "eksml-tui guard job/train/llama --idle 30m --park     suspend it when nothing uses its accelerators",
+    ),
+    "alarms": (
+        "eksml-tui alarms                         what waits, and whether it was sent",
+        "eksml-tui alarms test                    does the webhook take one?",
+    ),
+    "alarms ack": ("eksml-tui alarms ack                     no console rings for them again",),
+    "alarms test": ("eksml-tui alarms test                    by each way once; 0 if all took it",),
     "config": (
         "eksml-tui config                         each setting, with its source",
         "eksml-tui config --schema                a JSON Schema, for editors that check YAML",

@@ -19,9 +19,12 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
 from actions.blueprint.version_rules import require_together
 from actions.fleet.prices import PriceBook
-from tui.cli.plan import chosen_binding, examine, limit_notes, planned_limits
+from tui.cli.plan import chosen_binding, examine, is_asked, limit_notes, planned_limits
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, asked, chosen_target
+
+_SECONDS = 30.0
+"""For all checks: what refuses a launch is worth more than a plan's three seconds."""
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,9 +58,11 @@ def run(options: Namespace) -> int:
         raise UsageError("A launch costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
-    if not (options.no_checks or options.demo or plan.is_cost_simulated):
-        lines = [*asyncio.run(examine(options, blueprint, binding)), *watchdog_lines(options)]
-        _require_passed(lines, waived=options.waive)
+    if is_asked(options, blueprint, binding, plan):
+        sentences, lines = asyncio.run(examine(options, blueprint, binding, limits, seconds=_SECONDS))
+        for sentence in filter(None, sentences):
+            _say(sentence)
+        _require_passed([*lines, *([] if options.demo else watchdog_lines(options))], waived=options.waive)
     require = partial(_require_no_other_run, blueprint, binding, chosen, waived=options.waive)
     require()
     if not options.yes:

@@ -16,12 +16,12 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind_words
 from actions.blueprint.version_rules import choice_notes, require_together
-from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
+from tui.cli.manifests import write_manifests
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.tables.output import formatted
-from tui.cli.target import aws_environment
+from tui.cli.target import aws_environment, chosen_target
 from tui.settings.settings import usual_preset
 
 if TYPE_CHECKING:
@@ -40,24 +40,32 @@ def run(options: Namespace) -> int:
     require_together(blueprint, binding, now.date())
     plan = plan_of(blueprint, binding, PriceBook.usual())
     limits = planned_limits(options, plan)
-    may_ask = not (options.no_checks or options.demo or plan.is_cost_simulated)
-    if may_ask:
+    if options.manifests:
+        write_manifests(options, blueprint, binding)
+    may_ask = is_asked(options, blueprint, binding, plan)
+    if may_ask and not options.demo:
         os.environ.update(aws_environment(options))  # for boto3
     if options.output == "table":
         sys.stdout.write(plan_table(plan))
         sys.stdout.flush()  # the answers may take seconds
-    capacity, lines = asyncio.run(_ask(options, blueprint, binding)) if may_ask else ("", [])
-    if may_ask:
+    sentences, lines = asyncio.run(examine(options, blueprint, binding, limits)) if may_ask else ((), [])
+    if may_ask and not options.demo:
         lines = [*lines, *watchdog_lines(options)]
     limited = limit_notes(limits, plan, blueprint.under(binding.preset))
     warning = _credentials_note(options, plan, lines)
-    notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), capacity, *limited) if note]
+    notes = [note for note in (warning, *choice_notes(blueprint, binding, now.date()), *sentences, *limited) if note]
     if options.output != "table":
         document = plan_json(plan, notes, checks=_data(lines) if may_ask else None)
         sys.stdout.write(formatted(options.output, document, rows="stages"))
         return 0
     sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
     return 0
+
+
+def is_asked(options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan) -> bool:
+    """Return whether a launch is checked: a simulated one if it goes into a cluster that is there."""
+    is_own = not binding.existing_cluster and any(stage.own_cluster_only for stage in blueprint.stages)
+    return not (options.no_checks or ((options.demo or plan.is_cost_simulated) and is_own))
 
 
 def chosen_binding(options: Namespace, blueprint: Blueprint) -> Binding:
@@ -119,38 +127,44 @@ def credentials_warning(profile: str, seconds: float) -> str:
     return end_sentence(ends_at, seconds=seconds, now=SystemClock().now())
 
 
-async def examine(options: Namespace, blueprint: Blueprint, binding: Binding) -> list[DoctorLine]:
-    """Return the lines of the doctor on a launch; see `_ask`."""
-    return (await _ask(options, blueprint, binding))[1]
-
-
-async def _ask(options: Namespace, blueprint: Blueprint, binding: Binding) -> tuple[str, list[DoctorLine]]:
-    """Return zone and reservation in a sentence, and the lines of the doctor.
+async def examine(
+    options: Namespace, blueprint: Blueprint, binding: Binding, limits: Limits, *, seconds: float = 0.0
+) -> tuple[tuple[str, ...], list[DoctorLine]]:
+    """Return sentences on zone and reservation, and on the cost in a cluster that is there, and the doctor's lines.
 
     Args:
         options: The cluster, for a launch into it.
         blueprint: As it was loaded.
         binding: The values of its parameters.
+        limits: Of the launch.
+        seconds: For all checks together; 0 for those of a plan.
 
     Raises:
         ConfigError, MissingError: Zone or reservation cannot be used.
     """
     from actions.run.checks.external import SessionPool, pooled
-    from actions.run.doctor.survey import LaunchSurvey
+    from actions.run.doctor.survey import SURVEY_SECONDS, LaunchSurvey
 
-    target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
+    target = chosen_target(options).target
     pool = SessionPool()
     survey = LaunchSurvey(
-        target, blueprint, binding, clock=SystemClock(), pool=pool, with_capacity=False, store=options.store
+        target,
+        blueprint,
+        binding,
+        clock=SystemClock(),
+        pool=pool,
+        is_simulated=bool(options.demo),
+        store=options.store,
+        has_budget=bool(limits.budget_usd),
     )
     try:
         with pooled(pool):
-            async with beside(survey.run()) as asking:
-                capacity = await _capacity(blueprint, binding)
+            async with beside(survey.run(seconds=seconds or SURVEY_SECONDS)) as asking:
+                capacity = "" if options.demo else await _capacity(blueprint, binding)
                 await asking
     finally:
         pool.close()
-    return capacity, list(survey.lines)
+    return (capacity, survey.cost_text), list(survey.lines)
 
 
 async def _capacity(blueprint: Blueprint, binding: Binding) -> str:

@@ -1,4 +1,4 @@
-"""Commands that change objects of the cluster: delete, scale, restart, cordon, uncordon, drain."""
+"""Commands that change objects of the cluster: delete, scale, restart, suspend, cordon, drain."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class ObjectChanges:
             "delete": self._delete,
             "scale": self._scale,
             "restart": self._restart,
+            "suspend": self._suspend,
+            "unsuspend": self._unsuspend,
             "cordon": self._cordon,
             "uncordon": self._uncordon,
             "drain": self._drain,
@@ -75,6 +77,23 @@ class ObjectChanges:
             return f"{target.title()} is being restarted."
 
         await self._each(arguments.object, restart, "are being restarted")
+
+    async def _suspend(self, arguments: args.TargetArguments) -> None:
+        await self._set_suspended(arguments.object, is_suspended=True)
+
+    async def _unsuspend(self, arguments: args.TargetArguments) -> None:
+        await self._set_suspended(arguments.object, is_suspended=False)
+
+    async def _set_suspended(self, text: str, *, is_suspended: bool) -> None:
+        from actions.cluster.objects.operations import suspend_target
+
+        ends, word = ("pods end", "suspended") if is_suspended else ("pods are made again", "not suspended")
+
+        async def set_suspended(session: KubeSession, target: Target) -> str:
+            is_change = await suspend_target(session, target, is_suspended=is_suspended)
+            return f"{target.title()} is {word}: its {ends}." if is_change else f"{target.title()} was {word} already."
+
+        await self._each(text, set_suspended, f"are {word}")
 
     async def _cordon(self, arguments: args.TargetArguments) -> None:
         await self._set_cordoned(arguments.object, is_cordoned=True)

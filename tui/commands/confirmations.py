@@ -240,7 +240,9 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
         lines += _wrapped(f"{data} :teardown delete_data=true removes it.", Tone.WARN if kept else Tone.MUTED)
     if before:
         lines += _wrapped(
-            f"{counted(before, 'object')} of before the run stay{'s' if before == 1 else ''}.", Tone.MUTED
+            f"{counted(before, 'object')} that {'was' if before == 1 else 'were'} there before the run"
+            f" stay{'s' if before == 1 else ''}.",
+            Tone.MUTED,
         )
     return [*lines, *place_lines(view)]
 

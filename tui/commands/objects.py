@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
 from actions.cluster.job_pods import JobRef
-from actions.cluster.kinds import find_word
+from actions.cluster.kinds import find_word, full_name
 from actions.command import arguments as args
 from actions.fleet.facts import PodFacts
 from actions.run.state.view import TEARDOWN_PREFIX
@@ -258,7 +258,7 @@ class ObjectCommands:
             self._workspace.focus("logs", is_of_it=True)
             return
         owner = PodOwner(subject.kind, subject.namespace, subject.name)
-        pods = [pod for pod in snapshot.pods.values() if owner.owns(pod)] if snapshot else []
+        pods = [pod for pod in snapshot.pods.values() if owner.owns(pod, snapshot.workloads)] if snapshot else []
         if not pods:
             raise RefusedError(f"{subject.title()} is not a pod, and has none.", hint="Put the cursor on a pod.")
         if len(pods) == 1:
@@ -275,7 +275,12 @@ class ObjectCommands:
         if len(words) == 2 and kind.is_namespaced and self._has_pod(*words):
             return self._subject(arguments)  # people call namespaces `jobs` and `services`
         namespace = words[1] if len(words) > 2 else default_namespace(self._services)
-        return Subject(kind.kind, words[-1], namespace if kind.is_namespaced else "", api_version=kind.api_version)
+        return Subject(
+            full_name(kind.api_version, kind.kind),
+            words[-1],
+            namespace if kind.is_namespaced else "",
+            api_version=kind.api_version,
+        )
 
     def _has_pod(self, namespace: str, name: str) -> bool:
         snapshot = self._services.cluster.snapshot()
@@ -329,7 +334,7 @@ class ObjectCommands:
             hint = "Name a pod, a node, a job or another object: kind/name."
             raise RefusedError(f"{subject.kind} cannot be described.", hint=hint)
         session = self._services.cluster.session
-        ref = ObjectRef(api_version, subject.kind, subject.namespace, subject.name)
+        ref = ObjectRef(api_version, subject.kind.partition(".")[0], subject.namespace, subject.name)
         return await fetch_object(session, Discovery(session), ref)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actions.base.errors import ConfigError, ConsoleError, JournalError
-from actions.cluster.kinds import find_word
 from actions.command import arguments as args
 from actions.command.arguments import Arguments
 from actions.command.verbs import Call
@@ -46,6 +45,7 @@ _BY_HAND = {
     "edit": "an editor needs a terminal",
     "shell": "what is typed into a shell is not recorded",
     "copy": "a script has no clipboard",
+    "alarms": "alarms are off while a script plays",
     "ack": "alarms are off while a script plays",
 }
 """Commands that no script can carry out, each with its reason."""
@@ -268,8 +268,8 @@ def _text_of(subject: Subject) -> str:
     if subject.kind in ("Run", "Blueprint"):
         return ""
     word = subject.kind.lower()
-    group = subject.api_version.rpartition("/")[0] if subject.api_version else subject.group
-    if group and (subject.row is None or find_word(word) is not subject.row):
+    group = subject.api_version.rpartition("/")[0]
+    if group and subject.row is None and "." not in word:
         word = f"{word}.{group}"
     return "/".join(filter(None, (word, subject.namespace, subject.name)))
 

@@ -137,7 +137,7 @@ def _chosen(workspace: PaneWorkspace) -> Sequence[Subject]:
 async def _target_of(services: ConsoleServices, subject: Subject) -> Target:
     row = subject.row
     api_version = subject.api_version or (row.api_version if row is not None else "")
-    kind = (await services.objects.kinds()).named(api_version, subject.kind) if api_version else None
+    kind = (await services.objects.kinds()).named(api_version, subject.kind.partition(".")[0]) if api_version else None
     if kind is None:
         raise RefusedError(f"{subject.title()} is not an object of the cluster.", hint="Put the cursor on one.")
     return _target(kind, subject.namespace, subject.name, subject.uid)

@@ -12,6 +12,7 @@ from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
+from tui.feeds.alarms import alarm_page
 from tui.feeds.cluster import whole_context
 from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.subject import Subject, parse_subject
@@ -48,6 +49,7 @@ class ViewCommands:
             "screenshot": self._screenshot,
             "back": without_arguments(self._back),
             "help": self._help,
+            "alarms": self._alarms,
             "ack": without_arguments(self._acknowledge),
             "quit": without_arguments(self._app.leave),
         }
@@ -78,6 +80,10 @@ class ViewCommands:
     async def _help(self, _arguments: args.NoArguments) -> None:
         focused, keymap = self._workspace.current.CONTEXT, self._services.settings.keymap
         self._app.show(Viewer("help", lambda width: help_page(focused, keymap, width)))
+
+    async def _alarms(self, _arguments: args.NoArguments) -> None:
+        waiting = self._services.alarms.waiting
+        self._app.show(Viewer("alarms  :ack acknowledges them", lambda width: alarm_page(waiting, width)))
 
     def _acknowledge(self) -> None:
         alarms = self._services.alarms.acknowledge()
@@ -233,7 +239,7 @@ class WatchCommand:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
-        return {"watch": self._watch}
+        return {"watch": self._watch, "queue": self._queue}
 
     async def _watch(self, arguments: args.WatchArguments) -> None:
         if arguments.job == _RUN:
@@ -245,6 +251,11 @@ class WatchCommand:
         self._workspace.arrange("job")
         self._workspace.open("pods", "job")
         self._workspace.focus("logs")
+
+    async def _queue(self, arguments: args.WatchArguments) -> None:
+        await self._services.cluster.wait_connected()
+        job = self._job(arguments.job)
+        self._workspace.open("queues", f"{job.kind}/{job.namespace}/{job.name}")
 
     def _job(self, typed: str) -> JobRef:
         if typed:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
     from actions.fleet.instance_types import InstanceTable
     from actions.fleet.prices import PriceBook
-    from actions.run.alarms import Alarm
     from actions.run.journal.reader import RunSummary
     from actions.run.state.view import RunView
 
@@ -199,16 +198,6 @@ class PaidFeed:
             self._shown, self._revisions, self._of = seen, revisions, self._runs.view
             self._now = self._computed(total)
         return self._now
-
-    def alarms(self) -> Iterator[Alarm]:
-        """Yield an alarm for each run that is over and has had idle accelerators for minutes."""
-        from actions.run.alarms import idle_alarm  # the first frame needs no journal
-
-        of_runs = self.now().of_runs
-        for run in self._runs.summaries if of_runs else ():
-            alarm = idle_alarm(run, of_runs.get(run.id), now=self._clock.now().timestamp())
-            if alarm is not None:
-                yield alarm
 
     def _computed(self, total: FleetCost | None) -> Paid:
         on_screen, elsewhere = self.cluster.place, self._runs.listed_elsewhere()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from actions.cluster.job_pods import JobPod, JobRef
     from actions.cluster.jobs import JobOutcome, JobWatch
     from actions.cluster.logs.batch import LogBatch
+    from actions.fleet.facts import JobReport
     from actions.telemetry.log_reader import LogReader
     from actions.telemetry.outlines import LinePrefilter
 
@@ -25,6 +26,9 @@ QUIET_SECONDS = 1.0
 _WHOLE_LOGS = 8
 """So many pods are read from their first line on, for complete curves; the others from near their end."""
 _TAIL_LINES = 2_000
+_STEPS = ("global_step", "step", "current_step", "epoch")
+_BEHIND_ALL = 1 << 30
+"""The rank of a job's status: that of a pod is less, and its points count."""
 
 
 class JobFeed:
@@ -130,6 +134,7 @@ class JobFeed:
                 look=self._cluster.snapshot,
                 on_lines=self._take_lines,
                 tail_lines=lambda member: None if member.rank < _WHOLE_LOGS else _TAIL_LINES,
+                on_report=self._take_report,
                 clock=self._clock,
             )
         return self._watch
@@ -140,6 +145,23 @@ class JobFeed:
         if not batch.is_marker:
             self._read(member, container, batch)
         self._arrived_at = self._clock.monotonic()
+        self._changed()
+
+    def _take_report(self, report: JobReport) -> None:
+        """Take what the job's status has; its points count only where no log has any of the metric."""
+        from actions.telemetry.dialects.named import report_of
+        from actions.telemetry.log_records import LogRecord
+
+        values = dict(report.metrics)
+        counted = next((values[name] for name in _STEPS if name in values), None)
+        for found in report_of(LogRecord("", _BEHIND_ALL, report.at or None, ""), values, counted):
+            if isinstance(found, Point) and found.key not in _STEPS:
+                self.curves.add(found)
+        if report.percent is not None:
+            left = None if report.remaining_seconds is None else float(report.remaining_seconds)
+            self.progress[self.title, ""] = TrainingProgress(self.title, report.percent, 100, remaining_seconds=left)
+        self._order.put([marker_of(report.words(), self._names.number_of(""), int(report.at * 1e9))])
+        self.revision += 1
         self._changed()
 
     def _read(self, member: JobPod, container: str, batch: LogBatch) -> None:

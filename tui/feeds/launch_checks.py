@@ -22,7 +22,7 @@ QUIET_SECONDS = 0.7
 
 
 class LaunchChecks:
-    """The checks of one form. A demo asks no account, only this machine's own runs. Used on the loop only.
+    """The checks of one form. A demo asks no account, only this machine and its own cluster. Used on the loop only.
 
     Args:
         settings: The cluster; whether launches are checked.
@@ -48,13 +48,19 @@ class LaunchChecks:
         """The checks without an answer so far."""
         return self._survey.waiting if self._survey else ()
 
-    async def run(self, blueprint: Blueprint, bound: Binding, *, store: str) -> None:
+    @property
+    def cost_text(self) -> str:
+        """The sentence on the cost in a cluster that is there; empty until it is known."""
+        return self._survey.cost_text if self._survey else ""
+
+    async def run(self, blueprint: Blueprint, bound: Binding, *, store: str, has_budget: bool) -> None:
         """Make all checks of a launch, once the fields have been left alone for a while. Cancelled by a change.
 
         Args:
             blueprint: The blueprint.
             bound: The values of its parameters.
             store: Of the run; empty for none.
+            has_budget: The run has one.
         """
         self._survey = None
         if not self._settings.checks_launches:
@@ -65,8 +71,6 @@ class LaunchChecks:
         from actions.run.checks.external import SessionPool
         from actions.run.doctor.survey import LaunchSurvey
 
-        preset = blueprint.presets.get(bound.preset)
-        is_rehearsal = bool(preset and preset.is_cost_simulated)
         self._pool = self._pool or SessionPool()
         self._survey = LaunchSurvey(
             self._settings.target,
@@ -74,8 +78,9 @@ class LaunchChecks:
             bound,
             clock=self._clock,
             pool=self._pool,
-            only_runs=self._settings.demo is not None or is_rehearsal,
+            is_simulated=self._settings.demo is not None,
             store=store,
+            has_budget=has_budget,
         )
         await self._survey.run(self._changed)
 

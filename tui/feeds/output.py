@@ -137,7 +137,7 @@ class OutputLogFeed:
 
 
 class CurveFeed:
-    """The one reader of curves: panes and alarms share what it has read. Used on the loop only.
+    """The one reader of curves: panes share what it has read. Used on the loop only.
 
     What is long is read to its end in a thread, once. From then on whoever asks for the curves reads what is new.
 
@@ -171,22 +171,6 @@ class CurveFeed:
             del self._known[old]
         return curves
 
-    async def complete(self, folder: Path, stage: str) -> StageCurves:
-        """Return the curves of a stage once they are complete.
-
-        Raises:
-            JournalError: The output cannot be read.
-        """
-        curves = self.of(folder, stage)
-        if (reading := self._reading.get((folder, stage))) is not None:
-            await asyncio.wait({reading})
-            curves = self.of(folder, stage)
-        has_more = True
-        while has_more:
-            has_more = curves.read_on()
-            await asyncio.sleep(0)
-        return curves
-
     async def _read(self, curves: StageCurves) -> None:
         self._disk = self._disk or NamedExecutor("curves")
         try:
@@ -208,13 +192,16 @@ class OwnProgress:
     Args:
         folder: The run's folder.
         stage: Id of the stage.
+        attempt: The number of its attempt.
+        only_new: Take nothing that is stored already: it is of an attempt before.
     """
 
-    def __init__(self, folder: Path, stage: str) -> None:
+    def __init__(self, folder: Path, stage: str, attempt: int, *, only_new: bool) -> None:
         self.folder = folder
         self.stage = stage
+        self.attempt = attempt
         self._reader = _reader_of(folder, stage)
-        self._offset = self._reader.values_tail(CHUNK_BYTES)
+        self._offset = self._reader.values_end() if only_new else self._reader.values_tail(CHUNK_BYTES)
         self._newest: dict[str, TrainingProgress] = {}
 
     def left_seconds(self) -> float | None:

@@ -345,7 +345,7 @@ class RunActions:
             await backoff.wait()  # some cannot be started here
             while not (
                 self._runs.is_interrupted
-                or any(run.is_interrupted or run.is_store_behind for run in self._runs.summaries)
+                or any(run.is_interrupted or run.is_store_behind or run.has_alarms_left for run in self._runs.summaries)
             ):
                 await self._clock.sleep(LOOK_SECONDS)
 

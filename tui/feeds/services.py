@@ -97,10 +97,9 @@ class ConsoleServices:
         self.remote = self.runs.others = RemoteRunFeed(
             self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
-        self.alarms = AlarmFeed(settings.alarms, self.runs, self.credentials, clock, is_quiet=settings.is_silent)
+        self.alarms = AlarmFeed(settings.alarms, self.runs, clock, is_quiet=settings.is_silent)
         self.curves = CurveFeed(ticker.request_paint)
-        self.training = TrainingFeed(self.runs, self.curves, clock, self._has_news, partial(_live_pods, self.cluster))
-        self.alarms.sources.append(lambda: self.training.alarms)
+        self.training = TrainingFeed(self.runs, clock, self.ticker.request_paint, partial(_live_pods, self.cluster))
         self.paid = PaidFeed(
             self.runs,
             self.cluster,
@@ -109,7 +108,6 @@ class ConsoleServices:
             clock,
             is_simulated=settings.demo is not None,
         )
-        self.alarms.sources.append(self.paid.alarms)
         self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
         self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
         self.runs.pods = partial(_pod_troubles, self)

@@ -1,4 +1,4 @@
-"""The feed of trainings: the alarms on the curves of all runs at work, whether they are on screen or not."""
+"""The feed of trainings: accelerators that runs at work hold and do not use, on screen or not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actions.fleet.facts import PodFacts
-    from actions.run.alarms import Alarm
-    from tui.feeds.output import CurveFeed
 
 LOOK_SECONDS = 5.0
 """Pause between two looks at the output of runs at work."""
@@ -102,41 +100,25 @@ class _Zeros:
 
 
 class TrainingFeed:
-    """The alarms of trainings, as a source of `AlarmFeed`, and accelerators that they do not use. On the loop only.
-
-    A loss that is not a number, lost throughput, and no line for long are alarms; spikes and plateaus are urgent for no
-    operator, and only marked in the charts.
+    """Accelerators that runs at work do not use. On the loop only.
 
     Args:
         runs: The runs.
-        curves: Of their stages.
         clock: Time, for what is late.
-        changed: Called when there are other alarms than before.
+        changed: Called when there are others than before.
         pods: Returns the pods of the console's cluster.
     """
 
     def __init__(
-        self,
-        runs: RunFeed,
-        curves: CurveFeed,
-        clock: Clock,
-        changed: Callable[[], None],
-        pods: Callable[[], Iterable[PodFacts]],
+        self, runs: RunFeed, clock: Clock, changed: Callable[[], None], pods: Callable[[], Iterable[PodFacts]]
     ) -> None:
         self._runs = runs
         self._clock = clock
         self._changed = changed
         self._pods = pods
-        self._curves = curves
-        self._alarms: Mapping[str, Alarm] = {}
         self._zeros: dict[tuple[Path, str], _Zeros] = {}
         self.unused: Mapping[str, UnusedDevices] = {}
         """Devices at 0 % for minutes while their stage is at work, by run."""
-
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms at the last look."""
-        return tuple(self._alarms.values())
 
     async def run(self, live: Callable[[], None]) -> None:
         """Look without end.
@@ -150,16 +132,10 @@ class TrainingFeed:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Read the output of runs at work on, and find their alarms."""
+        """Read the samples of runs at work on, and find what they do not use."""
         at_work = [run for run in self._runs.summaries if run.state is RunState.RUNNING and run.stage]
-        places = {(run.folder, run.stage): run.id for run in at_work}
-        found: dict[str, Alarm] = {}
-        for place, run_id in places.items():
-            for alarm in await self._alarms_at(place, run_id):
-                found[alarm.key] = alarm
-        unused = await self._unused_in(places)
-        is_new = found.keys() != self._alarms.keys() or unused != self.unused
-        self._alarms, self.unused = found, unused
+        unused = await self._unused_in({(run.folder, run.stage): run.id for run in at_work})
+        is_new, self.unused = unused != self.unused, unused
         if is_new:
             self._changed()
 
@@ -184,19 +160,3 @@ class TrainingFeed:
             for pod in self._pods()
             if (pod.run, pod.stage, pod.phase) == (run_id, stage, "Running") and pod.requests.accelerators
         }
-
-    async def _alarms_at(self, place: tuple[Path, str], run_id: str) -> list[Alarm]:
-        from actions.run.alarms import Alarm, AlarmKind  # the first frame needs no reader of logs
-        from actions.telemetry.curve_alarms import CurveAlarmKind, curve_alarms_of
-
-        try:
-            curves = await self._curves.complete(*place)
-        except JournalError:
-            return []  # the charts name what is wrong with it
-        calls = (CurveAlarmKind.NOT_A_NUMBER, CurveAlarmKind.HANG, CurveAlarmKind.THROUGHPUT_DROP)
-        now = self._clock.now().timestamp()
-        return [
-            Alarm(AlarmKind.TRAINING, run_id, f"Run {run_id}: {alarm.detail}.", f"{place[1]}/{alarm.key}")
-            for alarm in curve_alarms_of(curves.curves, now=now)
-            if alarm.kind in calls and not alarm.is_past
-        ]

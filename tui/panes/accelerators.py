@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.geometry import Size
 
 from actions.cluster.job_pods import role_of
-from actions.fleet.facts import UNCOUNTED, PodFacts
+from actions.fleet.facts import UNCOUNTED, PodFacts, WorkloadFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.output import AT_WORK, place_of, sampled_stage, watched_stage
@@ -220,7 +220,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         now = self.services.clock.monotonic()
         if snapshot is not None and (self._looked[0] != (run and run.id, watched) or now - self._looked[1] >= 1.0):
             asking = (pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running")
-            has_some = any(_is_of(pod, run, watched) for pod in asking)
+            has_some = any(_is_of(pod, run, watched, snapshot.workloads) for pod in asking)
             self._looked = (run and run.id, watched), now, not has_some
         return snapshot is not None and self._looked[2]
 
@@ -298,7 +298,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         busy = [pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running"]
         if watched is not None:
             self.entitle(f"accelerators of {watched.title}")
-            workers = [pod for pod in busy if role_of(watched.job, pod)]
+            workers = [pod for pod in busy if role_of(watched.job, pod, snapshot.workloads)]
             self._is_without_workers = not workers
             return workers
         own = [pod for pod in busy if run is not None and pod.run == run.id]
@@ -340,8 +340,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         return stage is not None and stage.state not in AT_WORK
 
 
-def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None) -> bool:
+def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None, workloads: Mapping[str, WorkloadFacts]) -> bool:
     """Return whether a pod is of the watched job; without one, of the run."""
     if watched is not None:
-        return role_of(watched.job, pod) != ""
+        return role_of(watched.job, pod, workloads) != ""
     return run is not None and pod.run == run.id

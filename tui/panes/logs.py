@@ -44,6 +44,7 @@ _SIDEWAYS = {"left": -1, "right": 1}
 _SAVED_AT_ONCE = 500
 """Lines, which take a few milliseconds."""
 _NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
+_NO_LOG_OF_RUN = "No log yet: what the pods of the run print comes here by itself."
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
 """A pane that was not refreshed for this long is hidden."""
 
@@ -103,7 +104,8 @@ class LogsPane(Pane):
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
-        self._view.lines.hint = "" if self._feed is not None else _NO_LOG
+        hint = _NO_LOG_OF_RUN if self._comes_by_itself else _NO_LOG
+        self._view.lines.hint = "" if self._feed is not None else hint
         self._pulled_at = self.services.clock.monotonic()
         if self._next_slice is None:
             self._take_in()
@@ -339,6 +341,10 @@ class LogsPane(Pane):
         self._pump = LogPump(feed, buffer.extend_tagged, clock=self.services.clock)
         self._view.show(buffer)
 
+    @property
+    def _comes_by_itself(self) -> bool:
+        return self.services.runs.view is not None and self.services.runs.is_busy
+
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
             health = self.services.supervisor.health(_WORK)
@@ -346,7 +352,7 @@ class LogsPane(Pane):
         if isinstance(self._feed, JobFeed):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:
-            return FeedHealth(FeedState.ENDED, "no log selected")
+            return FeedHealth(FeedState.ENDED, "no log yet" if self._comes_by_itself else "no log selected")
         words = "from the run's output"
         if self._whole is not None:
             words += f" · older lines: {self._whole.feed.share:.0%}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
+from actions.cluster.kinds import full_name
 from tui.feeds.services import OBJECTS, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
@@ -94,7 +95,9 @@ class ObjectsPane(TablePane["ObjectRow"]):
         if self._scope is None:
             return None
         kind = self._scope.kind
-        return Subject(kind.kind, row.name, row.namespace, api_version=kind.api_version, uid=row.uid)
+        return Subject(
+            full_name(kind.api_version, kind.kind), row.name, row.namespace, api_version=kind.api_version, uid=row.uid
+        )
 
     def filter(self, text: str) -> None:
         """Filter the rows, and have the server select by labels and fields.

@@ -97,18 +97,16 @@ class PodsPane(TablePane[PodFacts]):
         if self._scope.namespace != self.services.namespace:
             self._point_at(replace(self._scope, namespace=self.services.namespace))
         snapshot = self.services.cluster.snapshot()
-        watched = self.services.watched
-        if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
-            self._scope, self._shown = replace(self._scope, job=watched.job), None  # the job's pods are known by now
         self._age_rows()
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)
         self._shown = snapshot
         if changes is None:
-            self.show_rows(pods.pods_in(snapshot.pods, self._scope))
+            self.show_rows(pods.pods_in(snapshot.pods, self._scope, snapshot.workloads))
             return
-        rows = {key: pod for key in changes.pods if (pod := snapshot.pods.get(key)) and self._scope.holds(pod)}
+        changed = ((key, pod) for key in changes.pods if (pod := snapshot.pods.get(key)))
+        rows = {key: pod for key, pod in changed if self._scope.holds(pod, snapshot.workloads)}
         self.update_rows(rows.values(), changes.pods - rows.keys())
 
     def _age_rows(self) -> None:

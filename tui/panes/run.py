@@ -182,11 +182,13 @@ class RunPane(Pane):
         if stage is None or folder is None or stage.kind != "job":
             return {}
         with suppress(JournalError):
-            if self._progress is None or (self._progress.folder, self._progress.stage) != (folder, stage.id):
+            progress = self._progress
+            is_known = progress is not None and (progress.folder, progress.stage) == (folder, stage.id)
+            if progress is None or not is_known or progress.attempt != stage.attempt:
                 from tui.feeds.output import OwnProgress
 
-                self._progress = OwnProgress(folder, stage.id)
-            left = self._progress.left_seconds()
+                progress = self._progress = OwnProgress(folder, stage.id, stage.attempt, only_new=is_known)
+            left = progress.left_seconds()
             return {} if left is None else {stage.id: left}
         return {}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.wording import duration_range, folded
-from actions.blueprint.launch_plan import LaunchPlan, StagePlan
+from actions.blueprint.launch_plan import OF_THE_CLUSTER, LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parts import Scalar
@@ -190,7 +190,7 @@ def chosen_lines(
 
 
 def place_lines(
-    blueprint: Blueprint, bound: Binding, *, account: str, context: str, auto_approve: bool, width: int
+    blueprint: Blueprint, bound: Binding, *, account: str, context: str, region: str, auto_approve: bool, width: int
 ) -> list[Cells]:
     """Return where a launch works, and that it asks nothing more, in a few lines.
 
@@ -199,6 +199,7 @@ def place_lines(
         bound: Its values.
         account: The AWS account of the credentials; empty if it is not known yet.
         context: That of the cluster on screen; empty without one.
+        region: Its own, if it is the one that is used; empty for that of the values.
         auto_approve: Plans of Terraform are carried out as they come.
         width: Terminal columns.
     """
@@ -207,7 +208,7 @@ def place_lines(
     name = bound.text("cluster_name", blueprint.cluster.name)
     known = {
         "Makes cluster" if makes else "In cluster": name if makes else context or name,
-        "region": bound.text("region", blueprint.cluster.region),
+        "region": region or bound.text("region", blueprint.cluster.region),
         "account": account or "not known yet",
     }
     text = " · ".join(f"{key} {value}".replace(" ", "\xa0") for key, value in known.items() if value)
@@ -224,17 +225,18 @@ def _said(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value) or '""'
 
 
-def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
-    """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out."""
+def plan_lines(plan: LaunchPlan, width: int, in_cluster: str = "") -> list[Cells]:
+    """Return the sums and one line for each stage; in few columns titles are cut, then the nodes are left out.
+
+    Args:
+        plan: The plan.
+        width: Terminal columns.
+        in_cluster: What it uses of a cluster that is there, and adds, in a sentence; empty if that is not known.
+    """
     peak = "" if plan.peak_usd_per_hour is None else f", peak {plan.peak_text}"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {plan.cost_text}{peak}"
     lines: list[Cells] = [(Span("Total: ", Tone.MUTED), Span(sums, Tone.STRONG))]
-    if plan.unpriced:
-        lines += _wrapped(f"▲ No price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
-    if plan.usage:
-        lines += _wrapped(
-            f"Paid by use, and not in it: {'; '.join(item.text for item in plan.usage)}", Tone.MUTED, width
-        )
+    lines += _sums_lines(plan, width, in_cluster)
     for stage in plan.stages:
         if stage.basis:
             lines += _wrapped(f"{stage.id}: {stage.basis}", Tone.MUTED, width)
@@ -252,6 +254,19 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     for state, words in _GOOD_COPIES.items():
         names = ", ".join(f"{copy.name} {copy.version}" for copy in plan.operators if copy.state is state)
         lines += _wrapped(f"{words} {names}", Tone.MUTED, width) if names else []
+    return lines
+
+
+def _sums_lines(plan: LaunchPlan, width: int, in_cluster: str) -> list[Cells]:
+    """Return the meaning of the sums, and what they leave out."""
+    lines: list[Cells] = []
+    if plan.is_into_cluster:
+        lines += _wrapped(in_cluster or f"$/h is{OF_THE_CLUSTER}.", Tone.STRONG if in_cluster else Tone.MUTED, width)
+    if plan.unpriced:
+        lines += _wrapped(f"▲ No price is known for {'; '.join(plan.unpriced)}", Tone.WARN, width)
+    if plan.usage:
+        used = "; ".join(item.text for item in plan.usage)
+        lines += _wrapped(f"Paid by use, and not in it: {used}", Tone.MUTED, width)
     return lines
 
 

@@ -53,14 +53,14 @@ def time_cell(event: EventFacts) -> CellValue:
 
 def type_cell(event: EventFacts) -> CellValue:
     """The type: `Normal` or `Warning`."""
-    return Span(event.type, Tone.MUTED if event.type == "Normal" else Tone.WARN)
+    return Span(event.type, Tone.WARN if event.is_warning else Tone.MUTED)
 
 
 def reason_cell(event: EventFacts) -> Cells:
     """The reason after a glyph: a warning is visible without colour, and where the type has no room."""
-    if event.type == "Normal":
-        return (Span("· ", Tone.MUTED), Span(event.reason))
-    return (Span("▲ ", Tone.WARN), Span(event.reason, Tone.WARN))
+    if event.is_warning:
+        return (Span("▲ ", Tone.WARN), Span(event.reason, Tone.WARN))
+    return (Span("· ", Tone.MUTED), Span(event.reason))
 
 
 def object_cell(event: EventFacts) -> str:
@@ -75,4 +75,4 @@ def count_cell(event: EventFacts) -> CellValue:
 
 def message_cell(event: EventFacts) -> CellValue:
     """The message of the component that reported it."""
-    return event.message if event.type == "Normal" else Span(event.message, Tone.WARN)
+    return Span(event.message, Tone.WARN) if event.is_warning else event.message

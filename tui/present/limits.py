@@ -28,7 +28,15 @@ BUDGET = "@budget"
 """The key of the field that a form does not fold."""
 _UNTIL, _HOURLY, _WATCHDOG = "@until", "@max-hourly", "@watchdog"
 _CREDENTIALS, _CAPACITY, _ACTION = "@credentials-end", "@capacity-end", "@at-limit"
-_TEXTS = {_UNTIL: "until", BUDGET: "budget", _HOURLY: "max_hourly", _WATCHDOG: "watchdog"}
+_IDLE, _BELOW = "@idle", "@below"
+_TEXTS = {
+    _UNTIL: "until",
+    BUDGET: "budget",
+    _HOURLY: "max_hourly",
+    _IDLE: "idle",
+    _BELOW: "below",
+    _WATCHDOG: "watchdog",
+}
 
 
 def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
@@ -42,6 +50,8 @@ def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
         _HOURLY: (of_text, "Most an hour", "US dollars an hour."),
         _CREDENTIALS: (of_switch, "Before credentials end", "In time before the AWS credentials do."),
         _CAPACITY: (of_switch, "Before block ends", "In time before the capacity block does."),
+        _IDLE: (of_text, "Idle", "30m, 1h without use of an accelerator."),
+        _BELOW: (of_text, "Idle below", "5%: with less load it is unused."),
         _ACTION: (of_text, "At a limit", "What becomes of the run."),
         _WATCHDOG: (of_text, "Watchdog", "1h, 90m without a heartbeat: jobs stop."),
     }
@@ -67,6 +77,8 @@ def limit_entries(texts: LimitTexts) -> dict[str, Scalar]:
         _HOURLY: texts.max_hourly,
         _CREDENTIALS: bool(texts.before_credentials_end),
         _CAPACITY: bool(texts.before_capacity_end),
+        _IDLE: texts.idle,
+        _BELOW: texts.below,
         _ACTION: texts.at_limit or "park",
         _WATCHDOG: texts.watchdog,
     }
@@ -75,10 +87,7 @@ def limit_entries(texts: LimitTexts) -> dict[str, Scalar]:
 def texts_of_form(values: Mapping[str, Scalar]) -> LimitTexts:
     """Return the limits that the fields hold."""
     return LimitTexts(
-        until=str(values.get(_UNTIL, "")),
-        budget=str(values.get(BUDGET, "")),
-        max_hourly=str(values.get(_HOURLY, "")),
-        watchdog=str(values.get(_WATCHDOG, "")),
+        **{name: str(values.get(key, "")) for key, name in _TEXTS.items()},
         before_credentials_end=bool(values.get(_CREDENTIALS)) or None,
         before_capacity_end=bool(values.get(_CAPACITY)) or None,
         at_limit=str(values.get(_ACTION, "")),
@@ -104,6 +113,8 @@ def texts_of_command(arguments: LaunchArguments | LimitArguments) -> LimitTexts:
         max_hourly=arguments.max_hourly,
         before_credentials_end=_answer(arguments.before_credentials_end),
         before_capacity_end=_answer(arguments.before_capacity_end),
+        idle=arguments.idle,
+        below=arguments.below,
         at_limit=arguments.at_limit,
         watchdog=arguments.watchdog,
     )
@@ -116,8 +127,8 @@ def _answer(word: str) -> bool | None:
 def with_limits(arguments: LaunchArguments, texts: LimitTexts, usual: LimitTexts) -> LaunchArguments:
     """Return a launch with these limits and no others: those of the settings that are not among them are taken away."""
     words: dict[str, str] = {}
-    for name in ("until", "budget", "max_hourly", "watchdog"):
-        words[name] = getattr(texts, name) or (NONE if getattr(usual, name) else "")
+    for name in _TEXTS.values():
+        words[name] = getattr(texts, name) or (NONE if getattr(usual, name) and name != "below" else "")
     for name in ("before_credentials_end", "before_capacity_end"):
         words[name] = "yes" if getattr(texts, name) else "no" if getattr(usual, name) else ""
     return replace(arguments, **words, at_limit=_stated_action(texts, usual))

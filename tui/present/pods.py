@@ -8,7 +8,7 @@ import msgspec
 
 from actions.cluster.job_pods import JobRef, role_of
 from actions.cluster.kinds import is_watched_kind
-from actions.fleet.facts import PodFacts
+from actions.fleet.facts import PodFacts, WorkloadFacts
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone
 
@@ -20,7 +20,6 @@ _GLYPHS = {
     "Failed": ("✗", Tone.BAD),
     "Unknown": ("?", Tone.BAD),
 }
-_THROUGH = (("Deployment", "ReplicaSet"), ("CronJob", "Job"))
 _CALM_REASONS = frozenset({"", "Running", "Completed", "ContainerCreating", "PodInitializing", "Terminating"})
 
 
@@ -37,17 +36,14 @@ class PodOwner(msgspec.Struct, frozen=True):
     namespace: str
     name: str
 
-    def owns(self, pod: PodFacts) -> bool:
-        """Return whether a pod is one of the workload.
-
-        A Deployment's ReplicaSets, and a CronJob's Jobs, have its name, a dash, and a suffix without dashes.
-        """
+    def owns(self, pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> bool:
+        """Return whether a pod is one of the workload; a CronJob's Jobs have its name, a dash and a number."""
         if pod.namespace != self.namespace:
             return False
-        if (self.kind, pod.owner_kind) in _THROUGH:
+        if (self.kind, pod.owner_kind) == ("CronJob", "Job"):
             return pod.owner_name.rpartition("-")[0] == self.name
         if is_watched_kind(self.kind):
-            return role_of(JobRef(self.kind, self.namespace, self.name), pod) != ""
+            return role_of(JobRef(self.kind, self.namespace, self.name), pod, workloads) != ""
         return (pod.owner_kind, pod.owner_name) == (self.kind, self.name)
 
     def text(self) -> str:
@@ -74,15 +70,15 @@ class PodScope(msgspec.Struct, frozen=True):
     namespace: str = ""
     owner: PodOwner | None = None
 
-    def holds(self, pod: PodFacts) -> bool:
+    def holds(self, pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> bool:
         """Return whether the pod is in scope."""
         return (
             (not self.node or pod.node == self.node)
             and (not self.namespace or self.owner is not None or pod.namespace == self.namespace)
-            and (self.owner is None or self.owner.owns(pod))
+            and (self.owner is None or self.owner.owns(pod, workloads))
             and (not self.run or pod.run == self.run)
             and (not self.stage or pod.stage == self.stage)
-            and (self.job is None or role_of(self.job, pod) != "")
+            and (self.job is None or role_of(self.job, pod, workloads) != "")
         )
 
     def title(self) -> str:
@@ -102,9 +98,11 @@ class PodScope(msgspec.Struct, frozen=True):
         return f"pods of {self.run}" if self.run else "pods"
 
 
-def pods_in(pods: Mapping[str, PodFacts], scope: PodScope) -> Iterable[PodFacts]:
+def pods_in(
+    pods: Mapping[str, PodFacts], scope: PodScope, workloads: Mapping[str, WorkloadFacts]
+) -> Iterable[PodFacts]:
     """Return the pods in scope."""
-    return pods.values() if scope == PodScope() else [pod for pod in pods.values() if scope.holds(pod)]
+    return pods.values() if scope == PodScope() else [pod for pod in pods.values() if scope.holds(pod, workloads)]
 
 
 def search_text(pod: PodFacts) -> str:

@@ -11,12 +11,12 @@ class Subject(msgspec.Struct, frozen=True):
     """An object of the cluster, a stage, a blueprint or a run.
 
     Args:
-        kind: Kubernetes kind; `Stage` for a stage of the run on screen, `Blueprint` and `Run` for those.
+        kind: Full name of a Kubernetes kind with a row, else its kind; `Stage` for a stage of the run on screen,
+            `Blueprint` and `Run` for those.
         name: Its name or id.
         namespace: Empty for what has none.
         container: Of a pod, the selected container, if there is one.
-        group: The API group, only where it is not the usual one of the kind: `batch.volcano.sh` of Volcano's Job.
-        api_version: As in manifests, if it is known: of an object that was selected in a table of its kind.
+        api_version: As in manifests, where the kind has no row: of an object that was selected in a table of its kind.
         uid: Of the object that was selected; empty if it was named.
     """
 
@@ -24,15 +24,13 @@ class Subject(msgspec.Struct, frozen=True):
     name: str
     namespace: str = ""
     container: str = ""
-    group: str = ""
     api_version: str = ""
     uid: str = ""
 
     @property
     def row(self) -> KubeKind | None:
         """The kind's row in the table of kinds; `None` for a stage, a blueprint, a run or a kind without one."""
-        group = self.api_version.rpartition("/")[0] if self.api_version else self.group or None
-        return find_kind(self.kind, group)
+        return find_kind(self.kind)
 
     def title(self) -> str:
         """As a heading: `Pod default/train-worker-0`."""
@@ -57,5 +55,4 @@ def parse_subject(text: str, *, default_namespace: str) -> Subject:
 
 
 def _subject(row: KubeKind, name: str, namespace: str) -> Subject:
-    group = "" if find_kind(row.kind) is row else row.group
-    return Subject(row.kind, name, namespace if row.is_namespaced else "", group=group)
+    return Subject(row.name, name, namespace if row.is_namespaced else "")

@@ -75,9 +75,9 @@ from tui.widgets.form import ParameterForm
 if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
     from actions.run.doctor.report import DoctorLine
 
+_LAUNCH = (Span(" enter", Tone.ACCENT), Span(" launch  ", Tone.MUTED))
+_TO_CHANGE = (Span(" ctrl+n", Tone.ACCENT), Span(" what to change  ", Tone.MUTED))
 _HINT = (
-    Span(" enter", Tone.ACCENT),
-    Span(" launch  ", Tone.MUTED),
     Span("↑ ↓", Tone.ACCENT),
     Span(" fields  ", Tone.MUTED),
     Span("← →", Tone.ACCENT),
@@ -142,6 +142,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             check=lambda values: limit_mistakes(values, now=services.clock.now()),
         )
         self._lines = Lines(id="plan-lines")
+        self._hints = Lines([(*_LAUNCH, *_HINT)], id="hints")
 
     def compose(self) -> ComposeResult:
         """Yield header, form and plan."""
@@ -152,7 +153,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         with VerticalScroll(id="plan-slot", can_focus=False) as plan:
             plan.border_title = "duration and cost"
             yield self._lines
-        yield Lines([_HINT], id="hints")
+        yield self._hints
 
     def on_mount(self) -> None:
         """Focus the first field."""
@@ -265,6 +266,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             bound,
             account=services.credentials.account or header_facts(services).account,  # Terraform's are the credentials
             context=services.cluster.context_name,
+            region=services.cluster.place.region if self._existing else "",
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
@@ -308,7 +310,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
     @work(exclusive=True, group="checks")
     async def _check(self, bound: Bound) -> None:
         """Make the doctor's checks; the lines are shown as they come."""
-        await self._checks.run(self._blueprint, bound, store=self._store_url)
+        await self._checks.run(self._blueprint, bound, store=self._store_url, has_budget=bool(self._limits.budget))
         self._show_plan()
 
     @work(exclusive=True, group="capacity")
@@ -335,11 +337,12 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     def _show_plan(self) -> None:
         width = self._plan_width
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else _LAUNCH), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:
             found, waiting = self._checks.lines, len(self._checks.waiting)
-            plan = plan_lines(self._plan, width) + note_lines(self._notes, width)
+            plan = plan_lines(self._plan, width, self._checks.cost_text) + note_lines(self._notes, width)
             checks = check_lines(found, waiting, width, worded=self._worded)
             self._lines.show(plan[:1] + checks + plan[1:] + unknown_lines(found, width))  # the sums stay the first line
 
@@ -357,8 +360,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
         now = self._services.clock.now()
+        region = self._services.cluster.place.region if self._existing else ""  # of the cluster that is there
         require_together(self._blueprint, bound, now.date())
-        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date())
+        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date(), region=region)
         limits = limits_of(texts, now=now)
         if texts.at_limit != (self._usual_limits.at_limit or "park"):
             require_limit(texts, limits)

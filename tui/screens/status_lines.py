@@ -135,7 +135,7 @@ def _alarm(runs: RunFeed) -> str:
     if runs.unreadable is not None:
         return "the newest run cannot be read"
     notices = [] if runs.view is None else runs.view.notices
-    told = (NoticeKind.NO_RUNNER, NoticeKind.ELSEWHERE)
+    told = (NoticeKind.NO_RUNNER, NoticeKind.ELSEWHERE, NoticeKind.ALARM, NoticeKind.ALARMS_UNSENT)
     return ", ".join(notice_words(notice) for notice in notices if notice.kind not in told)
 
 

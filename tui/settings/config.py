@@ -35,6 +35,8 @@ class SettingForm(StrEnum):
     STORE = "an address such as s3://BUCKET/PREFIX"
     HOURS = "hours such as 22:00-07:00"
     MOMENT = "a time such as 22:30, +8h or 2026-11-20T22:30:00Z"
+    IDLE = "a time such as 30m or 1h: five minutes at least, seven days at most"
+    PERCENT = "a share of load such as 5%"
     WATCHDOG = "a time such as 1h or 90m: ten minutes at least, seven days at most"
 
 
@@ -127,7 +129,7 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("off", "osc9", "osc777"),
         default="off",
     ),
-    Setting("alarm_hook", SettingForm.WORDS, "A program and its arguments, started for an alarm", default=[]),
+    Setting("alarm_hook", SettingForm.WORDS, "A program and its arguments that runners start for an alarm", default=[]),
     Setting("alarm_webhook", SettingForm.FILE, "A file with the https address that alarms are sent to"),
     Setting("alarm_repeat", SettingForm.NUMBER, "Minutes after which an alarm repeats", default=15.0),
     Setting("quiet_hours", SettingForm.HOURS, "Hours (UTC) in which alarms are silent", default=""),
@@ -146,6 +148,10 @@ SETTINGS: tuple[Setting, ...] = (
         "End a launched run in time before its capacity block does",
         "--before-capacity-end",
     ),
+    Setting(
+        "limit_idle", SettingForm.IDLE, "The time after which a run ends whose accelerators are not used", "--idle"
+    ),
+    Setting("limit_below", SettingForm.PERCENT, "The load below which an accelerator is not used", "--below"),
     Setting(
         "limit_action",
         SettingForm.CHOICE,
@@ -238,6 +244,7 @@ _PATTERNS = {
     SettingForm.STORE: "^s3://",
     SettingForm.MOMENT: r"^(\+[0-9.dhm]+|\d\d:\d\d|\d{4}-\d\d-\d\d.+)$",
     SettingForm.WATCHDOG: "^[0-9.dhm]+$",
+    SettingForm.IDLE: "^[0-9.dhm]+$",
 }
 
 
@@ -253,7 +260,9 @@ def _form(setting: Setting) -> dict[str, Any]:
             return {"enum": list(setting.choices)}
         case SettingForm.WORDS:
             return {"type": "array", "items": {"type": "string"}}
-        case SettingForm.HOURS | SettingForm.STORE | SettingForm.MOMENT | SettingForm.WATCHDOG:
+        case SettingForm.PERCENT:
+            return {"type": ["string", "number"]}
+        case SettingForm.HOURS | SettingForm.STORE | SettingForm.MOMENT | SettingForm.WATCHDOG | SettingForm.IDLE:
             return {"type": "string", "pattern": _PATTERNS[setting.form]}
         case SettingForm.LINES:
             return {"type": "object", "additionalProperties": {"type": "string"}}

@@ -15,9 +15,9 @@ from actions.command.verbs import (
     COMMANDS,
     nearest_hint,
 )
+from actions.run.alarms.ways import hours_of
 from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path
 from tui.settings.filters import parse_filter
-from tui.settings.settings import hours_of
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
 
@@ -158,6 +158,22 @@ def _watchdog(_document: Document, _setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) and is_watchdog_time(value) else None
 
 
+def _idle(_document: Document, _setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import is_idle_time
+
+    return value if isinstance(value, str) and is_idle_time(value) else None
+
+
+def _percent(_document: Document, _setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import percentage
+
+    try:
+        percentage(text := str(value))
+    except ConsoleError:
+        return None
+    return text
+
+
 _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.TEXT: _text,
     SettingForm.FLAG: _flag,
@@ -171,4 +187,6 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.HOURS: _hours,
     SettingForm.MOMENT: _moment,
     SettingForm.WATCHDOG: _watchdog,
+    SettingForm.IDLE: _idle,
+    SettingForm.PERCENT: _percent,
 }

@@ -33,6 +33,7 @@ class KeyContext(enum.StrEnum):
     EVENTS = "events"
     COST = "cost"
     OBJECTS = "objects"
+    QUEUES = "queues"
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -75,12 +76,15 @@ ASIDES = {
 """Actions that are not commands, with explanations."""
 
 
-PANE_KEYS: dict[str, PaneName] = dict(zip("H123456789K0", get_args(PaneName), strict=True))
+PANE_KEYS: dict[str, PaneName] = dict(zip("H123456789KQ0", get_args(PaneName), strict=True))
 """The panes by the keys that open them, in the panes' order."""
 
-_OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS)
+_OBJECT_CONTEXTS = (
+    KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.OBJECTS, KeyContext.QUEUES,
+)  # fmt: skip
 _WHY_CONTEXTS = (
     KeyContext.HOME, KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS,
+    KeyContext.QUEUES,
 )  # fmt: skip
 
 KEYS: tuple[Key, ...] = (
@@ -122,7 +126,8 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
     *(Key(context, ("e",), "edit", "edit") for context in (KeyContext.NODES, KeyContext.PODS, KeyContext.OBJECTS)),
     Key(KeyContext.OBJECTS, ("l",), "logs", "logs", in_footer=True),
-    Key(KeyContext.OBJECTS, ("v",), "watch", "watch job"),
+    *(Key(context, ("v",), "watch", "watch job") for context in (KeyContext.OBJECTS, KeyContext.QUEUES)),
+    *(Key(context, ("u",), "queue", "its queue") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
     Key(KeyContext.NODES, ("c",), "cordon", "cordon"),
     Key(KeyContext.NODES, ("U",), "uncordon", "uncordon"),
     Key(KeyContext.EVENTS, ("d",), "describe", "describe", in_footer=True),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import msgspec
 
 from actions.base.errors import ConfigError
 from actions.command.arguments import PaneName
+from actions.run.alarms.ways import AlarmWays
 from tui.settings.keymap import Keymap
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
@@ -85,41 +85,20 @@ class DesktopNotice(StrEnum):
     """rxvt-unicode, foot, Ghostty."""
 
 
-def hours_of(text: str) -> tuple[time, time] | None:
-    """Read hours such as `22:00-07:00`; `None` if they are none."""
-    begin, _, end = text.partition("-")
-    try:
-        return time.fromisoformat(begin), time.fromisoformat(end)
-    except ValueError:
-        return None
-
-
 class AlarmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways by which alarms call the operator.
+    """The ways by which alarms ring in this terminal.
 
     Args:
         bell: Ring the terminal's bell.
         desktop: Ask the terminal for a desktop notification.
-        hook: Program and arguments to start, without a shell; empty for none.
-        webhook: File with the address to send `{"text": "…"}` to, as Slack's incoming webhooks take it.
-        quiet_from: Begin of the quiet hours, UTC; the same as `quiet_to` for none.
-        quiet_to: Their end.
-        repeat_minutes: An alarm that is not acknowledged calls again after so long; 0 for never.
+        repeat_minutes: An alarm that is not acknowledged rings again after so long; 0 for never.
+        ways: How runners send them, and the quiet hours.
     """
 
     bell: bool = True
     desktop: DesktopNotice = DesktopNotice.OFF
-    hook: tuple[str, ...] = ()
-    webhook: Path | None = None
-    quiet_from: time = time(0)
-    quiet_to: time = time(0)
     repeat_minutes: float = 15.0
-
-    def is_quiet_at(self, moment: time) -> bool:
-        """Return whether a time of day, UTC, is in the quiet hours, which may go over midnight."""
-        if self.quiet_from <= self.quiet_to:
-            return self.quiet_from <= moment < self.quiet_to
-        return moment >= self.quiet_from or moment < self.quiet_to
+    ways: AlarmWays = AlarmWays()
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.numbers import real
 from actions.base.untrusted import plain_text, redact
-from actions.cluster.kinds import LOST_UPDATE
+from actions.cluster.kinds import LOST_UPDATE, name_of_kind
 from actions.fleet.facts import EventFacts
 
 
@@ -387,7 +387,7 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
     """Read any object."""
     metadata, status = mapping(document.get("metadata")), mapping(document.get("status"))
     return KubeObject(
-        kind=text(document.get("kind")),
+        kind=text(name_of_kind(document)),
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         conditions=conditions_of(status),
@@ -406,7 +406,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
     owner = next(mappings(metadata.get("ownerReferences")), {})
-    return text(owner.get("kind")), text(owner.get("name"))
+    return text(name_of_kind(owner)), text(owner.get("name"))
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod:
@@ -554,7 +554,7 @@ def event_of(document: Mapping[str, Any]) -> EventFacts:
         reason=text(document.get("reason")),
         message=text(document.get("message") or document.get("note")),
         type=text(document.get("type")),
-        kind=text(about.get("kind")),
+        kind=text(name_of_kind(about)),
         namespace=text(about.get("namespace")),
         name=text(about.get("name")),
         count=whole(count),

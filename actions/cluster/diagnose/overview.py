@@ -107,7 +107,7 @@ def problems_of(
         pods=tuple(map(_pod, chosen)),
         nodes=tuple(map(_node, _nodes_about(nodes, lost, chosen))),
         events=tuple(_events_about(events, chosen, lost)),
-        jobs=tuple(_job(job) for job in jobs if job.state == "failed")[:MOST_PODS],
+        jobs=tuple(_job(job) for job in jobs if job.state == "failed" and job.kind in JOB_NAMES)[:MOST_PODS],
         taken_at=now,
     )
     facts = {pod.key: pod for pod in chosen}

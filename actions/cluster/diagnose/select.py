@@ -341,6 +341,8 @@ def _is_pod(pod: Pod, selector: ObjectSelector, jobs: tuple[KubeObject, ...]) ->
         return pod.name == selector.name
     owners = {selector.name, *(job.name for job in jobs)}
     workload = workload_of(pod)
+    if jobs and pod.owner[0] in JOB_NAMES:  # the owner counts, not the name: a Job of Volcano may have that of another
+        return pod.owner in {(job.kind, job.name) for job in jobs}
     if selector.kind == "Deployment":
         return workload.rpartition("-")[0] == selector.name
     return workload in owners or pod.owner == (selector.kind, selector.name)

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from actions.base.backoff import Backoff
+from actions.base.backoff import Backoff, backoff_seconds
 from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
-from actions.base.errors import ConsoleError, MissingError, UnreachableError
+from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.line_cutter import LineCutter
 from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession, RequestClass
-from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, requested_wait_seconds
+from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, SilenceError, requested_wait_seconds
 from actions.cluster.http.transport import ByteStream
 from actions.cluster.logs.batch import LogBatch, batches_of, read_lines
 from actions.cluster.logs.lines import KUBELET_LOG, NANOSECONDS, START, LogCursor, LogLine
@@ -114,7 +114,9 @@ __all__ = ["ContainerEnd", "ContainerLog", "LogCursor", "LogFollower", "LogLine"
 
 OnLines = Callable[[LogBatch], Awaitable[None] | None]
 
-_SILENCE_SECONDS = 90.0
+_SILENCE_SECONDS = 15.0
+_LONGEST_SILENCE_SECONDS = 90.0
+_ANSWER_SECONDS = 10.0
 _SLICE_LINES = 512
 _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
@@ -172,7 +174,9 @@ class LogFollower:
         since: The position to continue from.
         tail_lines: The number of old lines to begin with; all of them if `None`. Ignored with `since`.
         clock: For waits.
-        silence_seconds: A stream silent for this long is opened again.
+        silence_seconds: A stream silent for this long is opened again, once a request for the log's last line has an
+            answer: streams from a node without a network, and of a program that prints nothing, are equally silent. It
+            doubles with each silence, up to 90 s, until there is a line.
         observer: Receives everything besides the lines.
     """
 
@@ -200,6 +204,8 @@ class LogFollower:
         self._clock = clock or SystemClock()
         self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, jitter=1.0, peace_seconds=20.0)
         self._silence_seconds = silence_seconds
+        self._silences = 1
+        """The number of this silence since the last line."""
         self._restarts: int | None = None
         self._has_place = self.cursor.seen > 0  # without a line there, it is a time to begin at
 
@@ -231,16 +237,42 @@ class LogFollower:
                     self.is_read = True
                 else:
                     self._observer.reading()
+            except SilenceError:
+                self._silences += 1
+                await self._wait_for_answer()
+                continue
             except (MissingError, ApiRefusedError) as error:
                 self._refusals += 1
                 if lifecycle.end is not None and self._refusals >= _MOST_REFUSALS:
                     await self._lose("the log is not available any more")
                     return lifecycle.end
                 self._observer.failing(error)
-            except UnreachableError as error:  # throttled, cut or silent: the next look at the pod decides
+            except UnreachableError as error:  # throttled or cut: the next look at the pod decides
                 self._observer.failing(error)
                 wish = requested_wait_seconds(error)
             await self._backoff.wait(wish)
+
+    async def _wait_for_answer(self) -> None:
+        """Ask for the log's last line until there is an answer of any kind, with marks where none comes in time."""
+        query = {"container": self._source.container, "tailLines": "1"}
+        is_marked = False
+        while True:
+            try:
+                await self._session.request(
+                    "GET", f"{self._source.path}/log", query=query, accept="*/*", deadline_seconds=_ANSWER_SECONDS
+                )
+            except (MissingError, RefusedError):
+                return  # the next look at the pod decides
+            except UnreachableError as error:
+                if not is_marked:
+                    await self._mark(f"whether more was printed is not known: {error.message.rstrip('.')}")
+                is_marked, self._silences = True, 1
+                self._observer.failing(SilenceError(error.message, hint=error.hint))
+                await self._backoff.wait(requested_wait_seconds(error))
+                continue
+            if is_marked:
+                await self._mark("the log can be read again")
+            return
 
     async def _catch_up(self, lifecycle: ContainerLifecycle) -> None:
         """After a restart, read the rest of the previous container's log, then mark the restart."""
@@ -331,7 +363,9 @@ class LogFollower:
 
     def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
         asked = {"container": self._source.container, "timestamps": "true", **query}
-        idle = self._silence_seconds * (1.0 + random.random() / 2)
+        idle = backoff_seconds(
+            self._silences, first_seconds=self._silence_seconds, longest_seconds=_LONGEST_SILENCE_SECONDS
+        ) * (1.0 + random.random() / 2)
         return self._session.stream(
             f"{self._source.path}/log", query=asked, idle_seconds=idle, accept="*/*", request_class=RequestClass.LOGS
         )
@@ -348,6 +382,7 @@ class LogFollower:
                 self.cursor = batch.passed_by(self.cursor)
                 self._has_place = True
                 self._refusals = 0
+                self._silences = 1
                 self._backoff.reset()
             if start:
                 await asyncio.sleep(0)

@@ -35,8 +35,14 @@ class ApplyConflictError(ConflictError):
         self.conflicts = conflicts
 
 
-async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
+async def create(session: KubeSession, discovery: Discovery, manifest: Document, *, dry_run: bool = False) -> Document:
     """Create the object of the manifest, which must not exist yet.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        manifest: As for `apply`.
+        dry_run: Check everything on the server, store nothing.
 
     Returns:
         The object as the server has stored it.
@@ -48,7 +54,7 @@ async def create(session: KubeSession, discovery: Discovery, manifest: Document)
         InputError: The manifest names no object.
     """
     ref, path = await placed(session, discovery, ref_of(manifest), is_new=True)
-    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
     try:
         answer = await session.request("POST", path, query=query, body=msgspec.json.encode(manifest))
     except ApiRefusedError as error:

@@ -32,7 +32,7 @@ def editable_text(document: Mapping[str, Any], remarks: Sequence[str] = (), *, o
         of: The object and its cluster, in words.
     """
     comments = [line for remark in filter(None, (of, *_HEAD, *remarks)) for line in folded(plain_text(remark), _WIDTH)]
-    return "".join(f"# {line}\n" for line in comments) + _dumped(without_managed_fields(document))
+    return "".join(f"# {line}\n" for line in comments) + yaml_text(without_managed_fields(document))
 
 
 def without_managed_fields(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,8 @@ def changed(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def _dumped(document: Mapping[str, Any]) -> str:
+def yaml_text(document: Mapping[str, Any]) -> str:
+    """Return an object as YAML that every version reads alike."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -1,4 +1,4 @@
-"""Changes that an operator asks for on one object: delete, scale, restart, cordon, drain.
+"""Changes that an operator asks for on one object: delete, scale, restart, suspend, cordon, drain.
 
 Each is meant for one object, by its uid: another one that has taken its name since is left alone.
 
@@ -19,6 +19,7 @@ from actions.base.errors import ConflictError, MissingError, RefusedError, Unrea
 from actions.base.wording import counted, listed
 from actions.cluster.auth.session import KubeSession, decode_document
 from actions.cluster.http.errors import ApiError, ApiStatus
+from actions.cluster.kinds import find_kind
 from actions.cluster.objects.client import METADATA, ApiResource, Document, list_pages
 
 RESTARTED = ("deployments.apps", "daemonsets.apps", "statefulsets.apps")
@@ -138,6 +139,59 @@ async def restart_target(session: KubeSession, target: Target, *, clock: Clock) 
         return {"spec": {"template": {"metadata": {"annotations": annotations}}}}
 
     await _change(session, target, target.path, change)
+
+
+async def suspend_target(session: KubeSession, target: Target, *, is_suspended: bool) -> bool:
+    """Have the pods of a job ended and the job kept, or have it go on; return whether that is a change.
+
+    Raises:
+        RefusedError: Its kind has no suspension, or replicas, whose former number is not known.
+        ConflictError: Another object has its name now, or it changes all the time.
+    """
+    group = target.resource.api_version.rpartition("/")[0]
+    row = find_kind(target.resource.kind, group)
+    if row is not None and row.suspending:
+        await _command(session, target, row.suspending[0 if is_suspended else 1])
+        return True
+    if row is None or row.suspended_by in ("", _REPLICAS):
+        hint = ":scale sets its replicas, also to 0." if row is not None and row.suspended_by else "Or delete it."
+        raise RefusedError(f"{target.title()} cannot be suspended.", hint=hint)
+    path = row.suspended_by.split(".")
+    was_suspended = False
+
+    def change(job: Document) -> Document | None:
+        nonlocal was_suspended
+        found: Any = job
+        for name in path:
+            found = (found or {}).get(name)
+        was_suspended = bool(found)
+        patch: Any = is_suspended
+        for name in reversed(path):
+            patch = {name: patch}
+        return None if was_suspended is is_suspended else dict(patch)
+
+    await _change(session, target, target.path, change)
+    return was_suspended is not is_suspended
+
+
+_REPLICAS = "spec.replicas"
+_COMMANDS = ApiResource("bus.volcano.sh/v1alpha1", "Command", "commands", is_namespaced=True)
+
+
+async def _command(session: KubeSession, target: Target, action: str) -> None:
+    """Make the Command by which Volcano's `vcctl` acts on a job; its controller deletes it."""
+    known = await identify(session, target)
+    job = {
+        "apiVersion": target.resource.api_version,
+        "kind": target.resource.kind,
+        "name": target.name,
+        "uid": known.uid,
+        "controller": True,
+    }
+    metadata = {"generateName": f"{target.name}-{action.lower()}-", "ownerReferences": [job]}
+    command = {"apiVersion": _COMMANDS.api_version, "kind": _COMMANDS.kind, "metadata": metadata}
+    body = msgspec.json.encode(command | {"target": job, "action": action})
+    await session.request("POST", _COMMANDS.path(target.namespace), body=body)
 
 
 async def cordon_node(session: KubeSession, target: Target, *, is_cordoned: bool) -> bool:

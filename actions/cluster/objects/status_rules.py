@@ -128,6 +128,23 @@ def _kubeflow_job(document: Object) -> ObjectStatus:
     return first_true(document, _KUBEFLOW_STEPS) or _NOT_SEEN
 
 
+def _hyperpod_job(document: Object) -> ObjectStatus:
+    """Judge a job of HyperPod: its newest true condition counts, and those before it stay true."""
+    conditions = status_of(document).get("conditions") or ()
+    newest = next((one for one in reversed(conditions) if one.get("status") == "True"), None)
+    if newest is None:
+        return _NOT_SEEN
+    state = _HYPERPOD_STATES.get(str(newest.get("type")), WorkState.WAITING)
+    return status_from(state, newest, reason=str(newest.get("type")))
+
+
+_HYPERPOD_STATES = {
+    "Complete": WorkState.FINISHED,
+    "Completed": WorkState.FINISHED,
+    "Succeeded": WorkState.FINISHED,
+    "Failed": WorkState.FAILED,
+    "Running": WorkState.RUNNING,
+}
 _NOT_SEEN = status_from(WorkState.WAITING, reason="NotSeen", message="Its operator has not reacted to it.")
 
 
@@ -150,6 +167,15 @@ def _job_set(document: Object) -> ObjectStatus:
     jobs = [*(status.get("replicatedJobsStatus") or ()), *(status.get("jobsStatus") or ())]
     runs = any(entry.get("active") or entry.get("ready") for entry in jobs)
     return status_from(WorkState.RUNNING if runs else WorkState.WAITING, reason="Active" if runs else "NoJobs")
+
+
+def _leader_worker_set(document: Object) -> ObjectStatus:
+    """Judge a LeaderWorkerSet, which never ends: it runs once all its groups are ready."""
+    wanted, ready = int(spec_of(document).get("replicas", 1)), int(status_of(document).get("readyReplicas") or 0)
+    if not status_of(document):
+        return _NOT_SEEN
+    message = f"{ready} of {wanted} groups are ready."
+    return status_from(WorkState.RUNNING if ready >= wanted > 0 else WorkState.WAITING, message=message)
 
 
 _VOLCANO_PHASES = {
@@ -221,7 +247,7 @@ def _ray_cluster(document: Object) -> ObjectStatus:
         return failed
     status = status_of(document)
     state, reason = (str(status.get(name) or "") for name in ("state", "reason"))
-    if state == "failed" and LOST_UPDATE not in reason:
+    if state == "failed" and reason and LOST_UPDATE not in reason:  # which is written after the state, or never
         return status_from(WorkState.FAILED, reason="failed", message=reason)
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":
@@ -251,6 +277,8 @@ JOB_RULES: Rules = {
     ("trainer.kubeflow.org", "TrainJob"): _job_set,
     ("jobset.x-k8s.io", "JobSet"): _job_set,
     ("batch.volcano.sh", "Job"): _volcano_job,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("sagemaker.amazonaws.com", "HyperPodPyTorchJob"): _hyperpod_job,
     ("scheduling.volcano.sh", "PodGroup"): _pod_group,
     ("scheduling.volcano.sh", "Queue"): _volcano_queue,
     ("kueue.x-k8s.io", "Workload"): _kueue_workload,

@@ -106,7 +106,13 @@ class ClusterState:
         self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._reports("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
-            row.kind: self._table(row.plural, workload_key, self._workload_changed, part="workloads") for row in WATCHED
+            row.name: self._table(
+                row.plural if row.name == row.kind else f"{row.plural}.{row.group}",
+                workload_key,
+                self._workload_changed,
+                part="workloads",
+            )
+            for row in WATCHED
         }
         if kept:
             self._nodes.restore(kept.own_nodes)
@@ -136,7 +142,7 @@ class ClusterState:
             group.create_task(self._follow_devices())
             for row in WATCHED:
                 decode = workload_decoder(row.api_version, row.kind)
-                group.create_task(self._follow(row, self._workloads[row.kind], decode))
+                group.create_task(self._follow(row, self._workloads[row.name], decode))
         raise AssertionError("reflectors never end")
 
     async def wait_changed(self) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from actions.base.clock import parse_rfc3339
 from actions.base.decoding import json_decoder
 from actions.base.untrusted import one_line, plain_text
+from actions.cluster.kinds import find_kind, full_name, name_of_kind
 from actions.cluster.objects.status_rules import object_status
 from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
 from actions.cluster.state.pod_status import (
@@ -28,7 +29,17 @@ from actions.cluster.state.pod_status import (
     status_word,
     why_waiting,
 )
-from actions.fleet.facts import NOTHING, EventFacts, NodeClaimFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
+from actions.fleet.facts import (
+    NOTHING,
+    EventFacts,
+    JobReport,
+    NodeClaimFacts,
+    NodeFacts,
+    PodFacts,
+    Resources,
+    WorkloadFacts,
+    node_health,
+)
 
 Raw = bytes | memoryview | msgspec.Raw
 
@@ -45,6 +56,7 @@ _POOL = (
     "karpenter.sh/nodepool",
     "eks.amazonaws.com/nodegroup",
     "alpha.eksctl.io/nodegroup-name",
+    "sagemaker.amazonaws.com/instance-group-name",
     "karpenter.sh/provisioner-name",
 )
 _MESSAGE_LIMIT = 1000
@@ -88,7 +100,8 @@ class _Node(msgspec.Struct, gc=False):
     status: _NodeStatus | None = None
 
 
-class _Involved(msgspec.Struct, gc=False):
+class _Involved(msgspec.Struct, rename="camel", gc=False):
+    api_version: str | None = None
     kind: str | None = None
     namespace: str | None = None
     name: str | None = None
@@ -136,7 +149,7 @@ def decode_pod(raw: Raw) -> PodFacts:
         requests=_requests(spec),
         created_at=_epoch(meta.creation_timestamp),
         started_at=_started_at(status.container_statuses or ()),
-        owner=(owner.kind, owner.name),
+        owner=(full_name(owner.api_version, owner.kind), owner.name),
         run=labels.get(RUN_LABEL, ""),
         stage=labels.get(STAGE_LABEL, ""),
     )
@@ -220,6 +233,7 @@ def decode_node(raw: Raw, *, region: str = "") -> NodeFacts:
         taints=tuple(_taint(taint) for taint in spec.taints or ()),
         created_at=_epoch(meta.creation_timestamp),
         version=shared(info.kubelet_version or ""),
+        health=node_health(labels),
     )
 
 
@@ -236,7 +250,7 @@ def decode_event(raw: Raw) -> EventFacts:
     return EventFacts(
         uid=safe(event.metadata.uid),
         namespace=shared(about.namespace or event.metadata.namespace or ""),
-        kind=shared(about.kind or ""),
+        kind=shared(full_name(about.api_version or "", about.kind or "")),
         name=safe(about.name or ""),
         type=shared(event.type or "Normal"),
         reason=shared(event.reason or ""),
@@ -285,9 +299,13 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
     verdict = object_status(document)
+    kind = name_of_kind(document)
+    row = find_kind(kind)
+    status = document.get("status") or {}
+    owner: dict[str, Any] = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
     return WorkloadFacts(
         uid=safe(metadata["uid"]),
-        kind=shared(str(document.get("kind", ""))),
+        kind=shared(kind),
         namespace=shared(metadata.get("namespace", "")),
         name=safe(metadata["name"]),
         state=verdict.state.value,
@@ -295,7 +313,40 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
         created_at=_epoch(metadata.get("creationTimestamp")),
         run=shared(labels.get(RUN_LABEL, "")),
         stage=shared(labels.get(STAGE_LABEL, "")),
+        owner_kind=shared(name_of_kind(owner)),
+        owner_name=safe(str(owner.get("name", ""))),
+        pods_from=safe(str(_at(status, row.pods_from) or "")) if row is not None and row.pods_from else "",
+        report=_report(_at(status, row.report)) if row is not None and row.report else None,
     )
+
+
+def _at(status: Any, path: str) -> Any:
+    """Return what a status has at a path; `None` if it has nothing there."""
+    for name in path.split("."):
+        status = status.get(name) if isinstance(status, dict) else None
+    return status
+
+
+def _report(found: Any) -> JobReport | None:
+    """Read what a trainer reports; `None` if it reports nothing."""
+    if not isinstance(found, dict):
+        return None
+    percent, left = found.get("progressPercentage"), found.get("estimatedRemainingSeconds")
+    metrics = ((safe(str(one.get("name", ""))), safe(str(one.get("value", "")))) for one in found.get("metrics") or ())
+    return JobReport(
+        percent=percent if isinstance(percent, int) else None,
+        remaining_seconds=left if isinstance(left, int) else None,
+        metrics=tuple((name, text) for name, text in metrics if _is_number(text)),
+        at=_epoch(found.get("lastUpdatedTime")),
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def container_with_devices(document: Mapping[str, Any]) -> str:

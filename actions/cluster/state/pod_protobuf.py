@@ -11,6 +11,7 @@ from functools import lru_cache
 from google.protobuf.message import DecodeError
 
 from actions.base.errors import FormatError
+from actions.cluster.kinds import full_name
 from actions.cluster.protobuf_schema import Message, reader
 from actions.cluster.state.decode import RUN_LABEL, STAGE_LABEL, facts_of_pod, names, safe, shared
 from actions.cluster.state.pod_requests import effective_requests, resources_of
@@ -177,7 +178,7 @@ def _requested(raw: bytes) -> Resources:
 
 
 def _owner_of(meta: Message) -> tuple[str, str]:
-    """Return kind and name of the controlling owner; empty if there is none."""
+    """Return the full name of the kind and the name of the controlling owner; empty if there is none."""
     for raw in meta.owners[:]:
         owner = _controller(raw)
         if owner is not None:
@@ -189,4 +190,4 @@ def _owner_of(meta: Message) -> tuple[str, str]:
 def _controller(raw: bytes) -> tuple[str, str] | None:
     """Return kind and name of one owner if it is the controlling one; else empty texts."""
     owner = _owner(raw)
-    return (owner.kind, owner.name) if owner.controller else None
+    return (full_name(owner.api_version, owner.kind), owner.name) if owner.controller else None

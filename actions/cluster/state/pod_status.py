@@ -8,9 +8,10 @@ from __future__ import annotations
 import msgspec
 
 
-class OwnerReference(msgspec.Struct, gc=False):
+class OwnerReference(msgspec.Struct, rename="camel", gc=False):
     """One owner reference."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     controller: bool | None = None

@@ -61,9 +61,9 @@ class ClusterConnection(msgspec.Struct, frozen=True):
         """Return the pods of a namespace with these labels."""
         return await self.list_objects("v1", "Pod", namespace=namespace, label_selector=label_selector)
 
-    async def create(self, manifest: Document) -> Document:
+    async def create(self, manifest: Document, *, dry_run: bool = False) -> Document:
         """Create an object that must not exist yet."""
-        return await create(self.session, self.discovery, manifest)
+        return await create(self.session, self.discovery, manifest, dry_run=dry_run)
 
     async def apply(self, manifest: Document) -> Document:
         """Create an object, or change it to match the manifest.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -22,11 +22,14 @@ from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ref_of
 from actions.cluster.prometheus import PORT, find_prometheus
+from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import check_nodes, version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.objects import object_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
+from actions.run.doctor.room import ROOM_CHECK, ROOM_REMEDY, Room, look_for_room
 from actions.run.doctor.sources import is_there
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
@@ -192,13 +195,20 @@ def reach_lines(found: ClusterReach, *, is_needed: bool) -> list[DoctorLine]:
     ]
 
 
-def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, namespace: str) -> list[Question]:
+def cluster_questions(
+    found: ClusterReach,
+    launch: PlannedLaunch | None,
+    *,
+    namespace: str,
+    seen: Callable[[Room], None] = lambda _: None,
+) -> list[Question]:
     """Return the questions to the present cluster; none if it does not answer.
 
     Args:
         found: The cluster.
         launch: A launch into it; `None` for whatever may be done there.
         namespace: For the rights that are bound in one.
+        seen: Gets the room that its pods have.
     """
     session = found.session
     if session is None:
@@ -221,12 +231,27 @@ def cluster_questions(found: ClusterReach, launch: PlannedLaunch | None, *, name
         partial(check_pairs, connection, launch, found.version),
         "Install a version of it that is declared, or try a small run first.",
     )
-    asked_of = [
+    room = Question(ROOM_CHECK, partial(check_room, connection, launch, seen), ROOM_REMEDY, is_blocking=True)
+    asked_of = [  # those that refuse a launch first: in a hurry the rights, which take more requests, stay unknown
         *_check_questions(found, launch, connection),
+        *object_questions(connection, launch),
+        room,
         *(role_question(session, role, namespace) for role in roles),
     ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
     return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
+
+
+async def check_room(connection: ClusterConnection, launch: PlannedLaunch, seen: Callable[[Room], None]) -> Observation:
+    """Check that the pods of a launch find room; hand it over.
+
+    Raises:
+        AccessError: Nodes or pods may not be listed.
+        UnreachableError: The cluster does not answer.
+    """
+    room = await look_for_room(connection, launch, InstanceTable.load())
+    seen(room)
+    return room.found
 
 
 def _check_questions(found: ClusterReach, launch: PlannedLaunch, connection: ClusterConnection) -> list[Question]:

@@ -13,7 +13,7 @@ from actions.blueprint.durations import expectation_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
 from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
-from actions.blueprint.render import namespace_of, own_objects, placeholders_of, tfvars_of
+from actions.blueprint.render import namespace_of, own_objects, placeholders_of, secrets_of, stage_manifests, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
 from actions.cluster.auth.kubeconfig import ContextParts
 from actions.fleet.instance_types import InstanceTable
@@ -122,6 +122,23 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     def objects(self, stage: AnyStage) -> list[dict[str, Any]]:
         """Return the stage's own objects, with placeholders for outputs of earlier stages."""
         return list(own_objects(self.blueprint, stage, self.binding, placeholders_of(stage)))
+
+    def rendered(self, stage: AnyStage) -> list[dict[str, Any]]:
+        """Return all objects that the stage applies, its operator's too, as `objects` returns its own.
+
+        Raises:
+            MissingError: Its operator's manifests are not on this machine.
+        """
+        outputs = placeholders_of(stage)
+        binding, home = self.binding, self.namespace
+        return stage_manifests(self.blueprint, stage.id, binding, run_id="RUN", outputs=outputs, namespace=home)
+
+    def secrets(self, stage: AnyStage) -> list[dict[str, Any]]:
+        """Return the Secrets that the stage applies, with empty values."""
+        home = self.namespace
+        return secrets_of(
+            self.blueprint, stage.id, self.binding, run_id="RUN", resolve=lambda _reference: "", namespace=home
+        )
 
     def variables(self, stage: TerraformStage) -> Mapping[str, Scalar]:
         """Return the variables of a stage's root, with placeholders for outputs of earlier stages."""

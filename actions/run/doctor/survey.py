@@ -26,7 +26,9 @@ from actions.run.doctor.names import run_questions
 from actions.run.doctor.programs import program_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.rights import policy_questions
+from actions.run.doctor.room import Room
 from actions.run.doctor.sources import image_questions, module_questions, operator_questions
+from actions.run.state.records import CheckResult
 
 SURVEY_SECONDS = 3.0
 """For all checks of one launch together: what has not answered by then is unknown."""
@@ -39,15 +41,16 @@ class _Part(IntEnum):
     CREDENTIALS = 1
     CLUSTER = 2
     CLUSTER_QUESTIONS = 3
-    RIGHTS = 4
-    MODULES = 5
-    OPERATORS = 6
-    ACCOUNT = 7
-    RUNS = 8
+    BUDGET = 4
+    RIGHTS = 5
+    MODULES = 6
+    OPERATORS = 7
+    ACCOUNT = 8
+    RUNS = 9
 
 
 class LaunchSurvey:
-    """The checks of one launch. A rehearsal has none but that for other runs: it is simulated. Used on one loop.
+    """The checks of one launch. Used on one loop.
 
     Args:
         target: The present cluster, for a launch into it.
@@ -57,8 +60,9 @@ class LaunchSurvey:
         pool: Of AWS sessions, to be closed by its owner.
         with_capacity: With zone, offering and reservation.
         runs: The folder of all runs, if not the usual one.
-        only_runs: Only look whether other runs of this machine are in the way: ask neither AWS nor a cluster.
+        is_simulated: Ask neither AWS nor for programs: only for other runs in the way, and the cluster that is there.
         store: Where the run would be replicated to; empty for this machine alone.
+        has_budget: The launch has one, which has to be reachable.
     """
 
     def __init__(
@@ -71,8 +75,9 @@ class LaunchSurvey:
         pool: SessionPool,
         with_capacity: bool = False,
         runs: Path | None = None,
-        only_runs: bool = False,
+        is_simulated: bool = False,
         store: str = "",
+        has_budget: bool = False,
     ) -> None:
         self._target = target
         self._blueprint = blueprint
@@ -81,7 +86,9 @@ class LaunchSurvey:
         self._pool = pool
         self._with_capacity = with_capacity
         self._runs = runs
-        self._only_runs = only_runs
+        self._is_simulated = is_simulated or self._launch.is_cost_simulated
+        self._has_budget = has_budget
+        self._room: Room | None = None
         self._found: dict[tuple[_Part, int], DoctorLine] = {}
         self._waiting: dict[tuple[_Part, int], Question] = {}
         self._changed: Callable[[], None] = lambda: None
@@ -96,6 +103,11 @@ class LaunchSurvey:
         """The checks without an answer so far."""
         return tuple(self._waiting[place].check for place in sorted(self._waiting))
 
+    @property
+    def cost_text(self) -> str:
+        """A sentence on what the pods use of a cluster that is there, and add to it; empty if that is not known."""
+        return self._room.cost_text(self._launch.region) if self._room is not None else ""
+
     async def run(self, changed: Callable[[], None] | None = None, *, seconds: float = SURVEY_SECONDS) -> None:
         """Make all checks.
 
@@ -103,8 +115,6 @@ class LaunchSurvey:
             changed: Called after each line.
             seconds: For all of them together.
         """
-        if self._launch.is_cost_simulated and not self._only_runs:
-            return
         self._changed = changed or self._changed
         try:
             with pooled(self._pool):
@@ -122,14 +132,14 @@ class LaunchSurvey:
     def _parts(self) -> Iterator[tuple[_Part, Coroutine[Any, Any, None]]]:
         launch = self._launch
         yield _Part.RUNS, self._ask(_Part.RUNS, lambda: run_questions(launch, self._runs))
-        if self._only_runs:
+        if not launch.makes_cluster:
+            yield _Part.CLUSTER, self._look_at_cluster()
+        if self._is_simulated:
             return
         yield _Part.PROGRAMS, self._ask(_Part.PROGRAMS, lambda: program_questions(launch))
         yield _Part.MODULES, self._ask(_Part.MODULES, lambda: module_questions(launch))
         if launch.makes_cluster:
             yield _Part.OPERATORS, self._ask(_Part.OPERATORS, lambda: operator_questions(launch, None))
-        else:
-            yield _Part.CLUSTER, self._look_at_cluster()
         yield _Part.CREDENTIALS, self._look_at_account()
 
     async def _look_at_cluster(self) -> None:
@@ -142,12 +152,20 @@ class LaunchSurvey:
             session = found.session
             connection = ClusterConnection(session, Discovery(session)) if session is not None else None
             async with asyncio.TaskGroup() as tasks:
-                questions = cluster_questions(found, launch, namespace=launch.namespace)
+                questions = cluster_questions(found, launch, namespace=launch.namespace, seen=self._see)
                 tasks.create_task(self._ask(_Part.CLUSTER_QUESTIONS, lambda: questions))
                 tasks.create_task(self._ask(_Part.OPERATORS, lambda: operator_questions(launch, connection)))
         finally:
             if found.session is not None:
                 await found.session.aclose()
+
+    def _see(self, room: Room) -> None:
+        self._room = room
+        if self._has_budget and room.found.result is not CheckResult.FAILED:
+            line = line_of(
+                "budget", room.budget_line(), "Limit the time instead, or omit the budget.", is_blocking=True
+            )
+            self._put(_Part.BUDGET, [line])
 
     async def _look_at_account(self) -> None:
         """Ask who the caller is, then what the account has. Without credentials the images alone are looked for."""

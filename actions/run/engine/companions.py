@@ -12,6 +12,9 @@ from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
 from actions.cloud.eks import token_factory
+from actions.run.alarms.alarm_companion import AlarmCompanion
+from actions.run.alarms.observed import CredentialsSource, TrainingSource, accelerator_loads
+from actions.run.alarms.ways import load_ways
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
@@ -140,10 +143,19 @@ def companions_of(
     """
     current = runner_journal.view_if_readable
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
-    guard = LimitGuard(runner_journal, partial(_fetch_ends, backend), clock, find_users=find_users)
+    guard = LimitGuard(
+        runner_journal,
+        partial(_fetch_ends, backend),
+        clock,
+        find_users=find_users,
+        read_loads=partial(accelerator_loads, folder, {}),
+    )
     access = own_access_of(folder, current, backend, store, clock)
     owner = current().owner or present_operator()
-    found: list[Companion] = [guard, Publisher(access, folder, runner_journal, owner, clock)]
+    sources = (TrainingSource(folder, clock), CredentialsSource(clock))
+    heartbeat = runner_journal.heartbeat
+    alarms = AlarmCompanion(runner_journal, sources, load_ways, clock, troubles=lambda: heartbeat.troubles)
+    found: list[Companion] = [guard, alarms, Publisher(access, folder, runner_journal, owner, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))
     return found

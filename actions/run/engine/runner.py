@@ -66,7 +66,8 @@ class Runner:
         backend: Everything that is done outside of the journal.
         clock: For waiting.
         log: Takes one line at a time, for the runner's log.
-        is_behind: Returns true while the copy of the run in its store would stay incomplete if the process ended now.
+        is_behind: Returns true while something beside the work is to be done before the process ends: a copy of the run
+            in its store, an alarm.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Runner:
                     await self._wait_for_news()
                 case Finish():
                     await self._wait_for_news(self._is_behind)
-                    if not self._is_behind() and await self._journal.release():
+                    if not self._is_behind() and await self._journal.release(view.last_seq):
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:

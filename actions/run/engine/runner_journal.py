@@ -188,9 +188,12 @@ class RunnerJournal:
         )
         self._has_own_news = True
 
-    async def release(self) -> bool:
-        """Give the lease back unless there is news. Returns whether it was given back."""
-        seen = self._records[-1].seq if self._records else 0
+    async def release(self, seen: int) -> bool:
+        """Give the lease back unless there is news. Returns whether it was given back.
+
+        Args:
+            seen: Number of the newest record by which the runner has found nothing to do: its companions read, too.
+        """
         is_released = await self._retried(lambda: release_lease(self._journal, self._lease.token, seen=seen))
         if is_released:
             self._is_released = True

@@ -17,6 +17,7 @@ from actions.base.executors import in_thread
 from actions.base.guard import guarded_by
 from actions.base.process import own_identity
 from actions.base.untrusted import plain_text, redact
+from actions.run.alarms.alarm_companion import AlarmCompanion
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend
 from actions.run.engine.companions import Companion, access_of, accompanied, companions_of, finished
@@ -94,13 +95,13 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
             store = store_of(await runner_journal.view())
             fence = await _fence_of(folder, runner_journal, backend, clock, store)
             companions = [fence, *companions_of(folder, runner_journal, backend, clock, store)]
-            publishers = [one for one in companions if isinstance(one, Publisher)]
+            lasting = [one for one in companions if isinstance(one, Publisher | AlarmCompanion)]
             runner = Runner(
                 runner_journal,
                 backend,
                 clock,
                 lambda line: _log(clock, line),
-                is_behind=lambda: any(publisher.is_behind() for publisher in publishers),
+                is_behind=lambda: any(companion.is_behind() for companion in lasting),
             )
             with guarded_by(fence):
                 view = await _kept_alive(runner_journal, runner, companions, clock)

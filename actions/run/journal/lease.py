@@ -105,6 +105,11 @@ class Heartbeat:
         troubles = {name: known for name, known in self._beat.troubles.items() if name != stage}
         self._beat = replace(self._beat, troubles={**troubles, stage: line} if line else troubles)
 
+    @property
+    def troubles(self) -> dict[str, str]:
+        """Present trouble of the pods, by stage."""
+        return self._beat.troubles
+
     def waits_for(self, kind: NoticeKind, reason: str = "") -> None:
         """Record an obstacle to writing the journal, with its cause; its time is that of the first call."""
         known = self._beat

@@ -27,12 +27,14 @@ from actions.run.limits.options import short_limits
 from actions.run.limits.rules import limit_notices
 from actions.run.paid import RunPaid, paid_by
 from actions.run.spending import Spending, spending_of
+from actions.run.state.alarms import alarm_notices, has_alarms_to_send, present_stage, waiting_alarms
 from actions.run.state.fold import fold
 from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord, RunRequest
 from actions.run.state.view import (
     GIVEN_UP,
     OVER,
+    AlarmView,
     Notice,
     NoticeKind,
     RunState,
@@ -134,6 +136,7 @@ def no_runner(folder: Path, clock: Clock) -> Notice:
 
 
 STORE_BEHIND = "Its runner was lost, and its store {store} may not have its end: others may see it at work, and lost."
+ALARMS_UNSENT = "Its runner was lost before it had sent its alarms."
 COPY = "It is a copy of the folder of run {run}, to look at only."
 COPY_REMEDY = "Name the run itself. If its own folder is lost, give this one its name."
 
@@ -237,7 +240,7 @@ class RunReader:
         view = self._folded = fold(self._records, holder=writer)
         if not is_same:
             self._looked_at = 0.0
-        notices = (*self._near_limits(), *notices)
+        notices = (*self._near_limits(), *notices, *alarm_notices(view))
         self.watched = watched if watched is not None and watched.holds_for(view) and not original else None
         if original:
             copy = Notice(NoticeKind.COPY, COPY.replace("{run}", view.id), place=view.id, hint=COPY_REMEDY)
@@ -247,8 +250,8 @@ class RunReader:
             notices = (self.watched.notice(), *notices)
         elif lease is None and not is_starting and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
-        elif self._has_left_home_behind(view):
-            notices = (Notice(NoticeKind.STORE_BEHIND, STORE_BEHIND), *notices)
+        else:
+            notices = (*self._left_behind(view), *notices)
         store = view.store or "in its cluster"
         notices = tuple(replace(notice, text=notice.text.replace("{store}", store)) for notice in notices)
         view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
@@ -265,10 +268,14 @@ class RunReader:
             return ""
         return created.run_id if created.run_id != self.folder.name else ""
 
-    def _has_left_home_behind(self, view: RunView) -> bool:
-        """Return whether nothing is left to do, and the runner was lost: one that ends gives its lease back."""
-        is_lost = self._lease is not None and not self._lease.is_alive
-        return is_lost and bool(view.store) and isinstance(next_step(view), Finish)
+    def _left_behind(self, view: RunView) -> Iterator[Notice]:
+        """Yield what a runner that was lost has left to do at the run's end: one that ends gives its lease back."""
+        if self._lease is None or self._lease.is_alive or not isinstance(next_step(view), Finish):
+            return
+        if view.store:
+            yield Notice(NoticeKind.STORE_BEHIND, STORE_BEHIND)
+        if has_alarms_to_send(view):
+            yield Notice(NoticeKind.ALARMS_UNSENT, ALARMS_UNSENT)
 
     def _awaits_runner(self) -> bool:
         """Return whether a request was written just now, which its writer starts a runner for."""
@@ -376,6 +383,10 @@ class RunSummary(msgspec.Struct, frozen=True):
     """A runner of this machine is alive, stalled or not."""
     is_store_behind: bool = False
     """Nothing is left but to bring its end into its store: a crash or a reboot has interrupted that."""
+    has_alarms_left: bool = False
+    """Nothing is left but to send its alarms: a crash or a reboot has interrupted that."""
+    alarms: tuple[AlarmView, ...] = ()
+    """Those that are not acknowledged, and whose cause is there."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
@@ -407,10 +418,12 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         cluster=view.cluster.name,
         created_at=view.created_at,
         state=view.state,
-        stage=_stage_of(view),
+        stage=present_stage(view),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
         is_interrupted=NoticeKind.NO_RUNNER in kinds,
         is_store_behind=NoticeKind.STORE_BEHIND in kinds,
+        has_alarms_left=NoticeKind.ALARMS_UNSENT in kinds,
+        alarms=waiting_alarms(view),
         error="",
         number=reader.number,
         notices=view.notices,
@@ -426,12 +439,6 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         has_runner=reader.runner_alive,
         taken_by=reader.watched.who if reader.watched is not None else "",
     )
-
-
-def _stage_of(view: RunView) -> str:
-    states = [_UNDER_WAY, *([_FAILED] if view.state is RunState.FAILED else [])]
-    stages = (*view.stages, *view.teardown)
-    return next((stage.id for wanted in states for stage in stages if stage.state in wanted), "")
 
 
 def _end_of(view: RunView) -> float | None:
@@ -463,8 +470,6 @@ def unreadable(folder: Path, reason: str) -> RunSummary:
     )
 
 
-_UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})
-_FAILED = frozenset({StageState.FAILED})
 _OVER = OVER | {RunState.TEARING_DOWN}
 
 

@@ -10,6 +10,7 @@ from actions.base.errors import UsageError
 from actions.base.wording import brief_duration, listed
 from actions.blueprint.launch_plan import LaunchPlan
 from actions.blueprint.model import Blueprint
+from actions.blueprint.stages import LoadTool, StageWatch
 from actions.fleet.quantity import format_usd
 from actions.run.limits.options import limits_text, moment_text, reach_text
 from actions.run.limits.rules import margin_of, undo_seconds
@@ -25,7 +26,7 @@ def require_possible(limits: Limits, plan: LaunchPlan) -> None:
     Raises:
         UsageError: The dearest hour of the plan costs more than is allowed.
     """
-    peak = plan.peak_usd_per_hour
+    peak = None if plan.is_into_cluster else plan.peak_usd_per_hour
     if limits.max_usd_per_hour and peak is not None and peak > Decimal(limits.max_usd_per_hour):
         most = format_usd(Decimal(limits.max_usd_per_hour))
         raise UsageError(
@@ -56,15 +57,24 @@ def _meanings(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, now: datet
     yield from _budget(limits, plan, blueprint, does)
     if limits.budget_usd or limits.max_usd_per_hour:
         yield from _unpriced(plan)
+    if limits.idle_minutes and not any(_is_sampled(stage.watch) for stage in blueprint.stages):
+        yield "No stage of the run has its accelerators sampled: whether they are idle is never known."
     if limits.credentials_end or limits.capacity_end:
         margin = margin_of(_held_at_most(plan, blueprint), limits.action)
         begins = "Parking" if limits.action is LimitAction.PARK else "The teardown"
         yield f"{begins} begins up to {brief_duration(margin)} before such an end: it may take so long."
 
 
+def _is_sampled(watch: StageWatch | None) -> bool:
+    return watch is not None and watch.accelerator is not LoadTool.NONE
+
+
 def _budget(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, does: str) -> Iterator[str]:
     """Yield a sentence if the budget may end the run: it pays for the park or teardown, too."""
     if not limits.budget_usd:
+        return
+    if plan.is_into_cluster:
+        yield "The budget counts nodes that are started for the run, and not those that are there."
         return
     budget = Decimal(limits.budget_usd)
     seconds = undo_seconds(_held_at_most(plan, blueprint), limits.action)

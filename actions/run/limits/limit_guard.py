@@ -6,10 +6,11 @@ next one writes the request. Both take the space on disk that is reserved for th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from actions.base.clock import Clock
+from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.limits.rules import LimitName, is_due_again, reached_limit, reached_text
 from actions.run.state.records import Body, EndsKnown, LimitAction, LimitReached, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunView
@@ -23,6 +24,10 @@ FindUsers = Callable[[RunView], Awaitable[Sequence[str]]]
 """Returns others who use what a teardown of the run removes, a clause each."""
 FetchEnds = Callable[[RunView], Awaitable[EndsKnown]]
 """Returns the ends that the limits of a run refer to; see `actions.run.limits.ends`."""
+
+
+ReadLoads = Callable[[RunView], Awaitable[Mapping[str, PodLoad]]]
+"""Returns the newest load of each pod of the stages at work, by its name."""
 
 
 class LimitJournal(Protocol):
@@ -49,16 +54,25 @@ class LimitGuard:
         fetch_ends: Fetches the ends that limits refer to.
         find_users: Finds others, before a teardown: with any, the run is parked instead.
         clock: The machine's; the times of limits are those of its wall.
+        read_loads: Reads the samples of the run's accelerators; asked only while there is an idle limit.
     """
 
     name = "limits"
 
     def __init__(
-        self, journal: LimitJournal, fetch_ends: FetchEnds, clock: Clock, *, find_users: FindUsers | None = None
+        self,
+        journal: LimitJournal,
+        fetch_ends: FetchEnds,
+        clock: Clock,
+        *,
+        find_users: FindUsers | None = None,
+        read_loads: ReadLoads | None = None,
     ) -> None:
         self._journal = journal
         self._fetch_ends = fetch_ends
         self._find_users = find_users
+        self._read_loads = read_loads
+        self._meter = IdleMeter()
         self._clock = clock
         self._fetched_at: float | None = None
 
@@ -79,7 +93,7 @@ class LimitGuard:
             return
         if not view.limits.is_set:
             return
-        view = await self._with_ends(view)
+        view = await self._with_idle(await self._with_ends(view))
         now = self._clock.now().timestamp()
         reached = reached_limit(view, now)
         if reached is not None:
@@ -102,6 +116,16 @@ class LimitGuard:
         if ends == view.ends:
             return view
         await self._journal.write(ends)
+        return await self._journal.view()
+
+    async def _with_idle(self, view: RunView) -> RunView:
+        """Return the run with what the samples of its accelerators say now, if it has an idle limit."""
+        if not view.limits.idle_minutes or self._read_loads is None or view.goal is not Goal.FORWARD:
+            return view
+        found = self._meter.look(view, await self._read_loads(view), self._clock.now().timestamp())
+        if found == view.idle:
+            return view
+        await self._journal.write(found)
         return await self._journal.view()
 
     async def _request(self, view: RunView) -> None:

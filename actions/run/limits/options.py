@@ -32,6 +32,8 @@ HOLDS_WITHOUT = (
 )
 _LONGEST_HOURS = 24 * 366
 _LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
+_LEAST_IDLE_MINUTES = 5
+_PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,3})?) ?%?")
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5}(?:\.\d{1,3})?)h)?(?:(\d{1,6})m)?")
 _USD = re.compile(r"\$?(\d{1,9}(?:\.\d{1,4})?)")
@@ -47,6 +49,8 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
         max_hourly: US dollars an hour.
         before_credentials_end: Act before the AWS credentials end.
         before_capacity_end: Act before the capacity block ends.
+        idle: A duration such as `30m`.
+        below: A share of load such as `5%`: an accelerator below it is idle.
         at_limit: `park` or `teardown`.
         watchdog: A duration such as `1h` or `90m`.
     """
@@ -56,6 +60,8 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
     max_hourly: str = ""
     before_credentials_end: bool | None = None
     before_capacity_end: bool | None = None
+    idle: str = ""
+    below: str = ""
     at_limit: str = ""
     watchdog: str = ""
 
@@ -66,8 +72,8 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names_any(self) -> bool:
-        """True if a limit or the watchdog was typed, and not only how the run ends."""
-        return replace(self, at_limit="") != LimitTexts()
+        """True if a limit or the watchdog was typed, and not only how the run ends or what counts as idle."""
+        return replace(self, at_limit="", below="") != LimitTexts()
 
 
 def with_usual(texts: LimitTexts, usual: LimitTexts | None) -> LimitTexts:
@@ -80,6 +86,8 @@ def with_usual(texts: LimitTexts, usual: LimitTexts | None) -> LimitTexts:
         max_hourly=texts.max_hourly or usual.max_hourly,
         before_credentials_end=_first(texts.before_credentials_end, usual.before_credentials_end),
         before_capacity_end=_first(texts.before_capacity_end, usual.before_capacity_end),
+        idle=texts.idle or usual.idle,
+        below=texts.below or usual.below,
         at_limit=texts.at_limit or usual.at_limit,
         watchdog=texts.watchdog or usual.watchdog,
     )
@@ -99,6 +107,8 @@ def require_limit(texts: LimitTexts, limits: Limits) -> None:
     Raises:
         UsageError: How the run ends was typed, and there is no limit.
     """
+    if texts.below and not limits.idle_minutes:
+        raise UsageError("A share of load below which accelerators are idle needs a time.", hint="Add --idle 30m.")
     if not texts.at_limit or limits.is_set:
         return
     watchdog = " A watchdog is not a limit: it only stops jobs." if limits.watchdog_minutes else ""
@@ -131,6 +141,10 @@ def limits_of(texts: LimitTexts, *, now: datetime, known: Limits | None = None) 
         limits = replace(limits, credentials_end=texts.before_credentials_end)
     if texts.before_capacity_end is not None:
         limits = replace(limits, capacity_end=texts.before_capacity_end)
+    if texts.idle:
+        limits = replace(limits, idle_minutes=idle_minutes(texts.idle))
+    if texts.below:
+        limits = replace(limits, idle_below_pct=percentage(texts.below))
     if texts.at_limit:
         limits = replace(limits, action=_action(texts.at_limit))
     if texts.watchdog:
@@ -205,6 +219,41 @@ def _action(text: str) -> LimitAction:
         raise UsageError(f"{text!r} is not an action at a limit.", hint="Write park or teardown.") from None
 
 
+def idle_minutes(text: str) -> int:
+    """Return the minutes of an idle limit; 0 for `none`.
+
+    Raises:
+        UsageError: It is not such a time.
+    """
+    if text == NONE:
+        return 0
+    minutes = _minutes(text.strip())
+    if minutes is None or not is_idle_time(text):
+        raise UsageError(
+            f"{text!r} is not a time for idle accelerators.",
+            hint="Write 30m or 1h: five minutes at least, seven days at most.",
+        )
+    return round(minutes)
+
+
+def is_idle_time(text: str) -> bool:
+    """Return whether a text is a time that an idle limit may have."""
+    minutes = _minutes(text.strip())
+    return minutes is not None and _LEAST_IDLE_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
+
+
+def percentage(text: str) -> float:
+    """Return a share of load in percent: `5%`, `5`.
+
+    Raises:
+        UsageError: It is none above 0 and below 100.
+    """
+    match = _PERCENT.fullmatch(text.strip())
+    if match is None or not 0 < float(match[1]) < 100:
+        raise UsageError(f"{text!r} is not a share of load.", hint="Write 5% or 2.5%: above 0, below 100.")
+    return float(match[1])
+
+
 def _watchdog(text: str) -> int:
     """Return minutes; 0 for `none`."""
     if text == NONE:
@@ -224,15 +273,21 @@ def moment_text(at: float) -> str:
 
 
 def limit_words(limits: Limits) -> tuple[str, ...]:
-    """Return each limit in a few words: `until 2026-11-20 22:30 UTC`, `budget $50.00`, `$40.00/h at most`."""
+    """Return each limit in a few words: `until 2026-11-20 22:30 UTC`, `budget $50.00`, `$40.00/h at most`…"""
     words = [
         f"until {moment_text(limits.until)}" if limits.until is not None else "",
         f"budget {format_usd(Decimal(limits.budget_usd))}" if limits.budget_usd else "",
         f"{format_usd(Decimal(limits.max_usd_per_hour))}/h at most" if limits.max_usd_per_hour else "",
         "before the credentials end" if limits.credentials_end else "",
         "before the capacity block ends" if limits.capacity_end else "",
+        idle_words(limits) if limits.idle_minutes else "",
     ]
     return tuple(word for word in words if word)
+
+
+def idle_words(limits: Limits) -> str:
+    """Return an idle limit in words: `idle for 30m (below 5 %)`."""
+    return f"idle for {brief_duration(limits.idle_minutes * 60)} (below {limits.idle_below_pct:g} %)"
 
 
 def limits_text(limits: Limits) -> str:
@@ -251,6 +306,7 @@ def short_limits(limits: Limits) -> str:
         f"${limits.max_usd_per_hour}/h" if limits.max_usd_per_hour else "",
         "credentials" if limits.credentials_end else "",
         "block" if limits.capacity_end else "",
+        f"idle {limits.idle_minutes}m" if limits.idle_minutes else "",
     ]
     return " ".join(word for word in words if word)
 

@@ -15,10 +15,10 @@ import msgspec
 from actions.base.backoff import backoff_seconds
 from actions.base.wording import brief_duration, listed
 from actions.fleet.quantity import format_usd
-from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, moment_text, reach_text
+from actions.run.limits.options import HOLDS_IDLE, HOLDS_WITHOUT, idle_words, moment_text, reach_text
 from actions.run.spending import Spending, spending_of
 from actions.run.state.planner import is_repeated, is_watched
-from actions.run.state.records import EndsKnown, LimitAction, Limits
+from actions.run.state.records import EndsKnown, IdleKnown, LimitAction, Limits
 from actions.run.state.view import Goal, Notice, NoticeKind, OwnedObject, RunState, RunView, StageView
 
 NEAR_SECONDS = 1800.0
@@ -55,6 +55,7 @@ class LimitName(StrEnum):
     RATE = "max_usd_per_hour"
     CREDENTIALS = "credentials_end"
     CAPACITY = "capacity_end"
+    IDLE = "idle_minutes"
     WATCHDOG = "watchdog_minutes"
 
 
@@ -104,6 +105,8 @@ def _statuses(
         yield _budget(Decimal(limits.budget_usd), limits.action, view, spending, now)
     if limits.max_usd_per_hour:
         yield _rate(Decimal(limits.max_usd_per_hour), spending)
+    if limits.idle_minutes:
+        yield _idle(limits, view.idle, now)
     margin = margin_seconds(view, limits.action)
     gets = f"{_DOING[limits.action]} gets {brief_duration(margin)} before that."
     for name, is_wanted, end in (
@@ -171,6 +174,38 @@ def _rate(most: Decimal, spending: Spending | None) -> LimitStatus:
     return LimitStatus(
         LimitName.RATE, text, is_reached=is_reached, is_near=is_reached, doubt=unpriced_sentence(spending)
     )
+
+
+IDLE_NEAR_SHARE = 0.5
+"""The part of an idle limit from which on it is near: then it is recorded, and an alarm is raised."""
+
+
+def _idle(limits: Limits, known: IdleKnown, now: float) -> LimitStatus:
+    title = f"The limit of accelerators {idle_words(limits)}"
+    if known.unknown:
+        return LimitStatus(LimitName.IDLE, f"{title}: not known.", doubt=f"Idle accelerators: {known.unknown}")
+    if known.since is None:
+        return LimitStatus(LimitName.IDLE, f"{title}: they are at work, or have not been idle for half of it.")
+    wait = 60.0 * limits.idle_minutes
+    text = f"No accelerator has reached {limits.idle_below_pct:g} % since {moment_text(known.since)}."
+    return LimitStatus(
+        LimitName.IDLE,
+        text,
+        known.since + wait,
+        is_reached=now >= known.since + wait,
+        is_near=now >= known.since + IDLE_NEAR_SHARE * wait,
+    )
+
+
+def idle_bill(view: RunView, now: float) -> str:
+    """Return what the idle time has cost so far, at the present price of an hour, in one sentence."""
+    spending = spending_of(view, now)
+    hourly = Decimal(0) if spending is None else spending.usd_per_hour + spending.may_usd_per_hour
+    if view.idle.since is None or spending is None or not hourly:
+        return "What that has cost is not known: the run has no prices."
+    cost = hourly * Decimal(str(max(0.0, now - view.idle.since))) / 3600
+    bound = _bound(spending.may_usd_per_hour, is_open=bool(spending.unpriced or spending.by_use))
+    return f"That has cost {bound}{format_usd(cost)} so far, {format_usd(hourly)}/h."
 
 
 def _bound(may: Decimal, *, is_open: bool) -> str:
@@ -281,6 +316,8 @@ def limit_notices(view: RunView, now: float) -> tuple[Notice, ...]:
 def _reached_text(view: RunView, will: str) -> str:
     text = view.limits_reached[-1].text
     if view.goal is Goal.FORWARD and view.limit_due is None:
+        if view.limits_reached[-1].limit == LimitName.IDLE.value:
+            return f"{text} The runner {will} the run again when they are idle for as long."
         return f"{text} Without new limits the runner {will} the run again: eksml-tui runs limit {view.id}"
     return text
 
@@ -300,8 +337,8 @@ def _when(status: LimitStatus) -> str:
 def reached_text(status: LimitStatus, view: RunView, now: float) -> str:
     """Return the sentence of the record: the limit, the value that reached it, and what the runner does."""
     does = "parked" if view.limits.action is LimitAction.PARK else "torn down"
-    doubt = f" {status.doubt}" if status.doubt else ""
-    return f"{status.text.rstrip('.')}: the run is {does}, {moment_text(now)}.{doubt}"
+    more = idle_bill(view, now) if status.name is LimitName.IDLE else status.doubt
+    return f"{status.text.rstrip('.')}: the run is {does}, {moment_text(now)}. {more}".rstrip()
 
 
 def is_watchdog(item: OwnedObject) -> bool:

@@ -14,7 +14,7 @@ from actions.base.errors import AccessError, ConsoleError, MissingError, Refused
 from actions.base.line_cutter import CutPolicy, LineCutter
 from actions.base.untrusted import clean_text
 from actions.blueprint.references import UID
-from actions.cluster.http.errors import ApiError
+from actions.cluster.http.errors import ApiError, SilenceError
 from actions.cluster.logs.batch import LogBatch
 from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
 from actions.cluster.logs.lines import LogLine
@@ -84,8 +84,12 @@ def sentence_of(error: Exception) -> str:
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 """Pause between two requests while a right is missing, which may be granted at any time."""
-_SILENT_SECONDS = {True: 3.0, False: 15.0}
-"""Time before a failure becomes a warning; shorter for missing rights, as connections break all the time."""
+_PATIENCE_SECONDS: tuple[tuple[tuple[type[Exception], ...], float], ...] = (
+    ((SilenceError,), 0.0),
+    ((AccessError, OSError), 3.0),
+    ((Exception,), 15.0),
+)
+"""Time before a failure becomes a warning: a silence has lasted by then, and connections break all the time."""
 _GONE = "gone"
 _STARTED = "Started"
 """The kubelet's event for a container that begins."""
@@ -237,7 +241,7 @@ class PodFollower(LogObserver):
             self._failing_since = now
         self._error = error
         self._refused = error if isinstance(error, OSError) else self._refused
-        if now - self._failing_since >= _SILENT_SECONDS[isinstance(error, AccessError | OSError)]:
+        if now - self._failing_since >= next(time for kinds, time in _PATIENCE_SECONDS if isinstance(error, kinds)):
             self._say(error)
 
     def _say(self, error: Exception) -> None:
@@ -245,7 +249,8 @@ class PodFollower(LogObserver):
             self._warnings.set(self._topic, f"Logs cannot be kept: {sentence_of(error)}")
         else:  # the gap's marker shows the place; of lines that the disk refuses, none is lost yet
             self._warnings.set(self._topic, f"Logs cannot be read: {sentence_of(error)}")
-            self._lose(error)
+            if not isinstance(error, SilenceError):  # the follower has marked it, and no line is lost
+                self._lose(error)
 
     def _lose(self, error: Exception) -> None:
         error = self._refused or error

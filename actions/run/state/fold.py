@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import JournalError
-from actions.base.process import ProcessIdentity
+from actions.run.state.alarms import alarms_after, end_state_alarms
+from actions.run.state.memory import remembered, resources_in
 from actions.run.state.planner import half_done_jobs, kept_stages, next_teardown_step, teardown_order
 from actions.run.state.records import (
     DESTROYED,
     MADE,
     OPERATOR,
     Action,
+    AlarmBody,
+    AlarmEnded,
+    AlarmRaised,
+    AlarmsAcknowledged,
+    AlarmSent,
     Approval,
-    CheckResult,
     ContextChosen,
     Created,
     Deleted,
     EndsKnown,
     Identified,
+    IdleKnown,
     Intent,
     Interrupted,
     JournalRecord,
@@ -44,16 +49,14 @@ from actions.run.state.records import (
     StageFinding,
     StageOutline,
     TakenOver,
-    TerraformBody,
     Unlocked,
 )
 from actions.run.state.view import (
+    AlarmView,
     Audit,
     Goal,
     GoneMachine,
-    Interruption,
     OwnedObject,
-    PendingChange,
     Period,
     RequestView,
     RunState,
@@ -134,45 +137,6 @@ def _forward(states: Set[StageState], *, is_attended: bool) -> RunState:
         if state in states:
             return word
     return RunState.RUNNING if is_attended else RunState.WAITING
-
-
-def remembered(memory: TerraformMemory, body: TerraformBody, at: float) -> TerraformMemory:
-    """Return the memory with one more record taken into account.
-
-    Args:
-        memory: The memory before it.
-        body: The record.
-        at: The time of the record, in seconds since the epoch.
-    """
-    match body:
-        case Interrupted():
-            process = ProcessIdentity(body.pid, body.start_ticks, body.boot_id)
-            return replace(memory, interrupts=(*memory.interrupts, Interruption(process, at, body.is_sent)))
-        case OperationEnded():
-            return _with_end(memory, body, at)
-        case Resolved():
-            return _with_resolution(memory, body, at)
-        case Unlocked():
-            return replace(memory, unlocked=(*memory.unlocked, body))
-        case _ as never:
-            assert_never(never)
-
-
-def _with_end(memory: TerraformMemory, body: OperationEnded, at: float) -> TerraformMemory:
-    if body.process in memory.ended:
-        return memory
-    pending = {item.address: item for item in memory.pending}
-    for item in body.pending:
-        pending[item.address] = PendingChange(item.address, item.action, item.resource_type, item.resource_id, at)
-    return replace(memory, pending=tuple(pending.values()), ended=(*memory.ended, body.process))
-
-
-def _with_resolution(memory: TerraformMemory, body: Resolved, at: float) -> TerraformMemory:
-    pending = {item.address: item for item in memory.pending}
-    known = pending.get(body.address) or PendingChange(body.address, "", "", "", at)
-    resource_id = body.resource_id or known.resource_id
-    pending[body.address] = replace(known, how=body.how, resource_id=resource_id, at=at)
-    return replace(memory, pending=tuple(pending.values()))
 
 
 _STEP_TITLES = {Action.DRAIN: "Drain nodes", Action.AUDIT: "Audit"}
@@ -288,7 +252,7 @@ class _StageFold(msgspec.Struct):
         """Note what an attempt has made: all of it if it succeeded, else what Terraform has seen to its end."""
         if outcome.result is Result.DONE:
             self.made = {kind: _opened(self.made.get(kind, ()), record.at) for kind in ("", *self.made)}
-        for kind in _resources(outcome, MADE):
+        for kind in resources_in(outcome, MADE):
             self.made[kind] = _opened(self.made.get(kind, self.made.get("", ())), record.at)
 
     def see_gone(self, record: JournalRecord, outcome: Outcome) -> None:
@@ -296,19 +260,8 @@ class _StageFold(msgspec.Struct):
         if outcome.result is Result.DONE:
             self.made = {kind: _closed(periods, record.at) for kind, periods in self.made.items()}
             self.held = _closed(self.held, record.at)
-        for kind in _resources(outcome, DESTROYED):
+        for kind in resources_in(outcome, DESTROYED):
             self.made[kind] = _closed(self.made.get(kind, self.made.get("", ())), record.at)
-
-
-_RESOURCE = re.compile(r"(?:^|\.)(\w+)\.[\w-]+(?:\[[^\[\]]*\])?$")
-"""The type at the end of the address of a Terraform resource."""
-
-
-def _resources(outcome: Outcome, detail: str) -> Iterator[str]:
-    """Yield the types of the resources of which a failed operation has come to that end."""
-    for finding in outcome.findings if outcome.result is Result.FAILED else ():
-        if finding.detail == detail and finding.result is CheckResult.PASSED:
-            yield from _RESOURCE.findall(finding.subject)
 
 
 def _opened(periods: tuple[Period, ...], at: float) -> tuple[Period, ...]:
@@ -347,6 +300,8 @@ class _Folding:
         self._limits_reached: tuple[LimitReached, ...] = ()
         self._limit_due: LimitReached | None = None
         self._ends = EndsKnown()
+        self._idle = IdleKnown()
+        self._alarms: dict[int, AlarmView] = {}
         self._stages = {
             outline.id: _StageFold(
                 outline.title,
@@ -376,12 +331,10 @@ class _Folding:
             case Interrupted() | OperationEnded() | Resolved() | Unlocked():
                 stage = self._stage(record.stage)
                 stage.terraform = remembered(stage.terraform, record.body, record.at)
-            case Identified() | TakenOver() | ContextChosen() | LimitsSet() | LimitReached() | EndsKnown():
-                self._take_fact(record.body, record.at)
             case Created():
                 raise JournalError(f"record {record.seq} creates the run a second time.")
-            case _ as never:
-                assert_never(never)
+            case _:
+                self._take_fact(record, record.body)
 
     def view(self, holder: str, last_seq: int) -> RunView:
         created = self._created
@@ -432,6 +385,8 @@ class _Folding:
             limits_reached=self._limits_reached,
             limit_due=self._limit_due,
             ends=self._ends,
+            idle=self._idle,
+            alarms=tuple(self._alarms.values()),
         )
 
     def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
@@ -447,7 +402,8 @@ class _Folding:
         ]
         return tuple(steps)
 
-    def _take_fact(self, body: Identified | OwnerBody | LimitBody, at: float) -> None:
+    def _take_fact(self, record: JournalRecord, body: Identified | OwnerBody | LimitBody | AlarmBody) -> None:
+        at = record.at
         match body:
             case Identified(account=account):
                 self._account = self._account or account
@@ -463,6 +419,10 @@ class _Folding:
                 self._limits_reached, self._limit_due = (*self._limits_reached, body), body
             case EndsKnown():
                 self._ends = body
+            case IdleKnown():
+                self._idle = body
+            case AlarmRaised() | AlarmSent() | AlarmEnded() | AlarmsAcknowledged():
+                alarms_after(self._alarms, record, body)
             case _ as never:
                 assert_never(never)
 
@@ -492,6 +452,7 @@ class _Folding:
                 assert_never(never)
 
     def _head_for(self, goal: Goal) -> None:
+        end_state_alarms(self._alarms)
         self._goal = goal
         self._limit_due = None
         self._is_paused = False
@@ -501,7 +462,9 @@ class _Folding:
                 step.state = StageState.CANCELLED
 
     def _retry(self) -> None:
+        end_state_alarms(self._alarms)
         self._is_paused = False
+        self._idle = IdleKnown()  # what is begun again was not idle
         self._limit_due = None
         self._ending = {
             key: step for key, step in self._ending.items() if step.writer or step.state is StageState.SUCCEEDED

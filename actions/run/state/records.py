@@ -137,13 +137,19 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity_end: bool = False
     """Act before the run's capacity block ends."""
     action: LimitAction = LimitAction.PARK
+    idle_minutes: int = 0
+    """Act when no accelerator was used for so long; 0 for no such limit."""
+    idle_below_pct: float = 5.0
+    """An accelerator with less load is not used."""
     watchdog_minutes: int = 0
     """A CronJob in the cluster frees accelerators when the runner's heartbeat there is older; 0 for none."""
 
     @property
     def is_set(self) -> bool:
         """True if there is any limit that the runner watches."""
-        return self != Limits(action=self.action, watchdog_minutes=self.watchdog_minutes)
+        return self != Limits(
+            action=self.action, idle_below_pct=self.idle_below_pct, watchdog_minutes=self.watchdog_minutes
+        )
 
 
 class HeldPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -400,6 +406,71 @@ class LimitReached(_Body, frozen=True, tag="limit_reached"):
     """One sentence: the limit and the value that reached it."""
 
 
+class IdleKnown(_Body, frozen=True, tag="idle_known"):
+    """The idle time of the accelerators; written when half of the limit has passed, and when that is over."""
+
+    since: float | None = None
+    """Seconds since the epoch: no accelerator of the run was at `Limits.idle_below_pct` since. `None`: one is."""
+    unknown: str = ""
+    """The reason that nothing is known, as the end of a sentence: it does not count as idle time."""
+
+
+class AlarmKind(StrEnum):
+    """The cause of an alarm; the value is that of `EKSML_ALARM_KIND`."""
+
+    FAILED = "failed"
+    IDLE = "idle"
+    """Accelerators are used less than the limit allows."""
+    APPROVAL = "approval"
+    BUDGET = "budget"
+    """Most of the run's budget is spent, or all of it."""
+    CREDENTIALS = "credentials"
+    DONE = "done"
+    LIMIT = "limit"
+    """Another limit of the run is near, or was reached."""
+    PODS = "pods"
+    """Pods crash, restart or were killed."""
+    RUNNER = "runner"
+    """The runner is stalled or gone: the one alarm that it cannot raise itself."""
+    TRAINING = "training"
+    """A curve or a log: NaN, a spike, no line for long."""
+
+
+class AlarmRaised(_Body, frozen=True, tag="alarm_raised"):
+    """An alarm that the runner has raised: once for as long as its cause is there."""
+
+    alarm: AlarmKind
+    text: str
+    """One sentence, without secrets."""
+    place: str = ""
+    """The key that distinguishes two alarms of one kind, such as a stage; empty for none."""
+    ways: tuple[str, ...] = ()
+    """The ways that it is to be sent by; empty in quiet hours, and where none is set."""
+
+
+class AlarmSent(_Body, frozen=True, tag="alarm_sent"):
+    """The end of the attempts to send an alarm by one way. Written after them: a runner that dies before it repeats."""
+
+    seq: int
+    """Number of the `AlarmRaised`."""
+    way: str
+    error: str = ""
+    """The reason that it was not sent, in one sentence."""
+
+
+class AlarmEnded(_Body, frozen=True, tag="alarm_ended"):
+    """The cause of an alarm is gone: if it comes back, that is a new alarm."""
+
+    seq: int
+
+
+class AlarmsAcknowledged(_Body, frozen=True, tag="alarms_acknowledged"):
+    """An operator has seen these alarms: no console calls for them again."""
+
+    seqs: tuple[int, ...]
+    by: Operator | None = None
+
+
 class EndsKnown(_Body, frozen=True, tag="ends_known"):
     """The ends that limits refer to, as the runner found them; written when they change, the newest counts."""
 
@@ -413,7 +484,8 @@ class EndsKnown(_Body, frozen=True, tag="ends_known"):
 
 TerraformBody = Interrupted | OperationEnded | Resolved | Unlocked
 OwnerBody = TakenOver | ContextChosen
-LimitBody = LimitsSet | LimitReached | EndsKnown
+LimitBody = LimitsSet | LimitReached | EndsKnown | IdleKnown
+AlarmBody = AlarmRaised | AlarmSent | AlarmEnded | AlarmsAcknowledged
 Body = (
     Created
     | Identified
@@ -427,6 +499,7 @@ Body = (
     | TerraformBody
     | OwnerBody
     | LimitBody
+    | AlarmBody
 )
 
 

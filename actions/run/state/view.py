@@ -12,10 +12,13 @@ from actions.base.clock import time_of_day
 from actions.base.process import ProcessIdentity
 from actions.run.state.records import (
     Action,
+    AlarmKind,
+    AlarmSent,
     ClusterName,
     Deleted,
     EndsKnown,
     HeldPrice,
+    IdleKnown,
     LimitReached,
     Limits,
     Operator,
@@ -283,6 +286,10 @@ class NoticeKind(StrEnum):
     """The run's watchdog cannot be kept in its cluster, or its pods do not end well."""
     LIMIT = "limit near"
     """A limit of the run is near, or was reached."""
+    ALARM = "alarm"
+    """An alarm that is not acknowledged, or that could not be sent."""
+    ALARMS_UNSENT = "alarms unsent"
+    """Nothing is left to do, and the runner was lost before it had sent its alarms."""
     COPY = "copy"
     """The folder has another name than its run: it is a copy of the run's, and to look at only."""
 
@@ -304,6 +311,30 @@ class Notice(msgspec.Struct, frozen=True):
 def is_watched_only(notices: Iterable[Notice]) -> bool:
     """Return whether a run can only be looked at here: another machine carries it out, or this is a copy of it."""
     return any(notice.kind in (NoticeKind.ELSEWHERE, NoticeKind.COPY) for notice in notices)
+
+
+class AlarmView(msgspec.Struct, frozen=True):
+    """An alarm that the runner has raised."""
+
+    seq: int
+    """Number of its record, which names it."""
+    at: float
+    """Seconds since the epoch."""
+    kind: AlarmKind
+    place: str
+    text: str
+    ways: tuple[str, ...] = ()
+    sent: tuple[AlarmSent, ...] = ()
+    """The ends of the attempts, as far as they are known."""
+    is_over: bool = False
+    """Its cause is gone."""
+    is_acknowledged: bool = False
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The ways that it was not sent by yet."""
+        done = {one.way for one in self.sent}
+        return tuple(way for way in self.ways if way not in done)
 
 
 class GoneMachine(msgspec.Struct, frozen=True):
@@ -378,6 +409,10 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """The last of them, if the request that follows it is not written yet."""
     ends: EndsKnown = EndsKnown()
     """The ends of credentials and capacity block, as the runner found them last."""
+    idle: IdleKnown = IdleKnown()
+    """The idle time of its accelerators by their last samples."""
+    alarms: tuple[AlarmView, ...] = ()
+    """All that were raised, oldest first."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

@@ -16,7 +16,7 @@ from actions.base.clock import time_of_day
 from actions.base.errors import FormatError, RefusedError
 from actions.base.untrusted import one_line
 from actions.cluster.job_pods import JobRef
-from actions.cluster.kinds import is_watched_kind
+from actions.cluster.kinds import full_name, is_watched_kind
 from actions.cluster.watch.json_format import Raw
 from actions.run.paid import PaidThing, is_same_cluster
 from actions.run.state.fold import fold
@@ -245,9 +245,10 @@ def job_on_screen(view: RunView, stage_id: str = "") -> JobRef | None:
     at_work = [stage.id for stage in view.stages if stage.state in (StageState.RUNNING, StageState.UNKNOWN)]
     wanted = [stage_id] if stage_id else [*at_work, *(stage.id for stage in reversed(view.stages))]
     for stage in wanted:
-        jobs = [item for item in view.owned_by(stage) if is_watched_kind(item.kind)]
+        named = [(full_name(item.api_version, item.kind), item) for item in view.owned_by(stage)]
+        jobs = [JobRef(kind, item.namespace, item.name) for kind, item in named if is_watched_kind(kind)]
         if jobs:
-            return JobRef(jobs[-1].kind, jobs[-1].namespace, jobs[-1].name)
+            return jobs[-1]
     return None
 
 

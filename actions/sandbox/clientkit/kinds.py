@@ -74,7 +74,6 @@ RAY_CLUSTERS = Kind("ray.io/v1", "RayCluster", "rayclusters", is_custom=True)
 RAY_JOBS = Kind("ray.io/v1", "RayJob", "rayjobs", is_custom=True)
 POD_GROUPS = Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", is_custom=True)
 QUEUES = Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", is_namespaced=False, is_custom=True)
-COMMANDS = Kind("bus.volcano.sh/v1alpha1", "Command", "commands", is_custom=True)
 NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", is_namespaced=False, is_custom=True)
 NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", is_namespaced=False, is_custom=True)
 NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", is_namespaced=False, is_custom=True)
@@ -128,20 +127,3 @@ def owner_reference(owner: Document) -> Document:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def is_met(term: Document, labels: dict[str, str]) -> bool:
-    """Return whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-    value, wanted = labels.get(term["key"]), term.get("values") or []
-    match term["operator"]:
-        case "In":
-            return value in wanted
-        case "NotIn":
-            return value not in wanted
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator if value is not None and value.isdigit():
-            return int(value) > int(wanted[0]) if operator == "Gt" else int(value) < int(wanted[0])
-    return False

@@ -8,7 +8,6 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
     CLAIMS,
-    COMMANDS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     JOBS,
@@ -36,14 +35,13 @@ from actions.sandbox.controllers.kubeflow.mpi_job import MPIJobController
 from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import PodDashboard
-from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
-from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
+from actions.sandbox.controllers.volcano.scheduler import VolcanoQueueController, VolcanoScheduler
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 
 ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
-    POD_GROUPS, QUEUES, COMMANDS, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
+    POD_GROUPS, QUEUES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
 )  # fmt: skip
 """The kinds whose caches they read."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
     NAMESPACES,
@@ -24,7 +25,7 @@ from actions.sandbox.clientkit.kinds import (
     Kind,
     kind_named,
 )
-from actions.sandbox.controllers.aws.machines import EFA_PRESENT, INSTANCE_TYPE, Machine, node_document, node_status
+from actions.sandbox.controllers.aws.machines import EFA_PRESENT, Machine, node_document, node_status
 from actions.sandbox.model.account import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 

@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.numbers import in_bounds
 
-_AMOUNT = re.compile(r"[-+]?\d{1,12}(?:\.\d{1,12})?")
+_AMOUNT = re.compile(r"\+?\d{1,12}(?:\.\d{1,12})?")
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):
@@ -124,7 +124,10 @@ def is_failure(text: str | None) -> bool:
 
 
 def amount_of(text: str | None) -> float | None:
-    """Return a cell's first number: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
+    """Return a cell's first number: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`.
+
+    Also `None` for a negative one, which nothing that a GPU reports can be.
+    """
     match = _AMOUNT.match(text.strip()) if text else None
     return in_bounds(float(match[0])) if match else None
 

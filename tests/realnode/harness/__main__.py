@@ -16,7 +16,7 @@ from actions.base.errors import ConsoleError
 from tests.realcluster.harness.__main__ import INTERRUPTED, ended_by_signals
 from tests.realcluster.harness.parts import Part, has_go
 from tests.realnode.harness.cluster import RunningNodes, cluster
-from tests.realnode.harness.namespaces import inside, missing
+from tests.realnode.harness.namespaces import PARENT, inside, missing
 from tests.realnode.harness.parts import PARTS, PARTS_OF_TODAY, build_all
 from tests.realnode.harness.trainer import build_trainer, lacking
 
@@ -63,7 +63,8 @@ async def beside_a_cluster(folder: Path, command: Sequence[str] | None, *, today
         running: RunningNodes = await stack.enter_async_context(cluster(folder, today=today))
         say(f"{len(running.nodes)} nodes are ready after {clock.monotonic() - began:.1f} s")
         if command is None:
-            say(f"nsenter --target {_outer_process()} --all env KUBECONFIG={running.kubeconfig} bash")
+            process = f"$(pgrep --parent {(folder / PARENT).read_text(encoding='ascii')})"
+            say(f"nsenter --target {process} --all env KUBECONFIG={running.kubeconfig} bash")
             await asyncio.get_running_loop().create_future()
             return 0
         child = await asyncio.create_subprocess_exec(*command, env=os.environ | {VARIABLE: str(folder)})
@@ -73,11 +74,6 @@ async def beside_a_cluster(folder: Path, command: Sequence[str] | None, *, today
             if child.returncode is None:
                 child.terminate()
                 await child.wait()
-
-
-def _outer_process() -> str:
-    """Our process id as others see it."""
-    return Path("/proc/self/status").read_text(encoding="ascii").split("NSpid:")[1].split()[0]
 
 
 def say(text: str) -> None:

@@ -22,6 +22,8 @@ _HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 _WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
 _MOST_WATCHERS = 4096
 """Of all processes of root: a kubelet with its pods takes thirty, and 128 is usual. It stays when all is over."""
+PARENT = "parent.pid"
+"""The file, in a cluster's folder, with the id that the parent of its first process has outside."""
 _PREFIX = "realnode-"
 _ENTER = (
     "setpriv", "--pdeathsig", "KILL", "--",
@@ -53,6 +55,7 @@ def inside(arguments: Sequence[str]) -> int:
     with _own_folder() as folder:
         argv = [*_ENTER, sys.executable, "-m", "tests.realnode.harness", "--inside", str(folder), *arguments]
         child = subprocess.Popen(argv)
+        (folder / PARENT).write_text(str(child.pid), encoding="ascii")
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: child.kill())
         while True:

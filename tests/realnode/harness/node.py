@@ -32,12 +32,16 @@ _OF_ITS_OWN = {
     DEVICES: "devices",
     "/mnt/volumes": "../volumes",
 }
-"""Folders as its programs and privileged pods expect them, and as they are called in the node's folder."""
+"""Folders as its programs and privileged pods expect them, and as they are called in the node's folder.
+
+Those below `/mnt` and `/var/lib` are not on folders of the machine: who removes such a folder ends mounts on it.
+"""
 _HOLD = """
 set -e
 hostname "$1"
 mount -t tmpfs node /run
 mount -t tmpfs node /mnt
+mount -t tmpfs node /var/lib
 mkdir -p /run/containerd
 shift
 for pair; do mkdir -p "${pair#*:}"; mount --bind "${pair%%:*}" "${pair#*:}"; done

@@ -58,7 +58,28 @@ def test_memory_can_be_what_fills_a_node() -> None:
     assert dict(train.nodes)["g5.12xlarge"] == 8
 
 
-def test_an_existing_cluster_costs_only_what_the_run_adds() -> None:
+def test_sixteen_gpus_of_an_existing_cluster_are_not_free() -> None:
+    """Their holding counts, although no pod of the job's own names an instance type; core nodes and the rest do not."""
+    blueprint = load_blueprint(shipped_blueprints() / "nemo-gpt3-5b")
+    plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PriceBook.usual())
+    assert plan.is_into_cluster
+    (train,) = (stage for stage in plan.stages if stage.id == "train")
+    assert [(rate.nodes, rate.instance_type, rate.holding) for rate in train.rates if rate.instance_type] == [
+        (2, "p4de.24xlarge", "")
+    ]
+    assert plan.peak_usd_per_hour
+    assert "for the nodes that its pods take" in plan_table(plan)
+
+
+def test_an_existing_cluster_costs_what_its_own_region_asks() -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    binding = bind(blueprint, {"region": "us-east-1"}, existing_cluster=True)
+
+    assert "2 × g5.12xlarge" in plan_of(blueprint, binding, PRICES).unpriced
+    assert "2 × g5.12xlarge" not in plan_of(blueprint, binding, PRICES, region="us-west-2").unpriced
+
+
+def test_an_existing_cluster_costs_only_the_nodes_of_its_pods() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)
 

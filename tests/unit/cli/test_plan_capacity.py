@@ -13,6 +13,7 @@ from actions.blueprint.catalogue import Catalogue
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.checks.capacity import CapacityRequest
 from actions.run.doctor.survey import LaunchSurvey
+from actions.run.state.records import Limits
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.cli import main
@@ -60,7 +61,7 @@ async def test_a_plan_that_is_refused_waits_for_the_end_of_what_it_asked_meanwhi
     """A closing loop ends nothing in order: for a program that was just being started it waited without end."""
     asked, is_over = asyncio.Event(), False
 
-    async def ask(_: LaunchSurvey) -> None:
+    async def ask(_: LaunchSurvey, **_more: float) -> None:
         nonlocal is_over
         asked.set()
         try:
@@ -79,7 +80,7 @@ async def test_a_plan_that_is_refused_waits_for_the_end_of_what_it_asked_meanwhi
     options = parse_arguments(["plan", blueprint.id])
     options.store = ""
     with pytest.raises(ConfigError):
-        await examine(options, blueprint, chosen_binding(options, blueprint))
+        await examine(options, blueprint, chosen_binding(options, blueprint), Limits())
     assert is_over
 
 

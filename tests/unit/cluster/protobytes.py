@@ -62,7 +62,12 @@ def _bytes_of(message: Message | None) -> bytes | None:
 def _meta(meta: Document) -> Message:
     labels = [CLASSES["Text"](key=key, value=value) for key, value in (meta.get("labels") or {}).items()]
     owners = [
-        CLASSES["Owner"](kind=owner["kind"], name=owner["name"], controller=owner.get("controller"))
+        CLASSES["Owner"](
+            api_version=owner.get("apiVersion"),
+            kind=owner["kind"],
+            name=owner["name"],
+            controller=owner.get("controller"),
+        )
         for owner in meta.get("ownerReferences") or ()
     ]
     return CLASSES["Meta"](

@@ -59,6 +59,8 @@ def test_a_ray_cluster_that_comes_up_counts_its_workers_and_what_no_operator_saw
     cluster["status"] |= {"state": "failed", "reason": lost}
     assert object_status(cluster).words() == "WorkersNotReady: 1 of 2 workers run.", "KubeRay tries it again"
     assert not is_failed(KubeObject("RayCluster", "", "", status=cluster["status"]))
+    cluster["status"]["reason"] = ""
+    assert _state(cluster) is WorkState.WAITING, "KubeRay writes the reason after the state"
     cluster["status"]["reason"] = "pods is forbidden"
     assert _state(cluster) is WorkState.FAILED
     cluster["status"]["state"] = "ready"

@@ -83,6 +83,7 @@ def a_watch(session: KubeSession, picture: Picture, got: list[tuple[str, str]], 
         session=lambda: session,
         look=picture.snapshot,
         on_lines=take,
+        on_report=lambda _: None,
         tail_lines=lambda member: None,
         clock=HastyClock(),
     )
@@ -131,5 +132,5 @@ async def test_what_cannot_be_watched_is_told_at_once(tmp_path: Path) -> None:
     async with session_to(server, tmp_path) as session:
         with pytest.raises(MissingError, match="train"):
             await a_watch(session, Picture(), []).run()
-        with pytest.raises(RefusedError, match="Deployment cannot be watched"):
-            await a_watch(session, Picture(), [], JobRef("Deployment", "work", "web")).run()
+        with pytest.raises(RefusedError, match="DaemonSet cannot be watched"):
+            await a_watch(session, Picture(), [], JobRef("DaemonSet", "work", "web")).run()

@@ -10,7 +10,6 @@ import pytest
 from actions.cluster.kinds import (
     JOBS,
     KINDS,
-    WATCHED,
     KubeKind,
     find_kind,
     find_word,
@@ -65,14 +64,27 @@ def test_a_row_says_what_discovery_says(row: KubeKind) -> None:
 
 def test_only_rows_without_a_recording_are_taken_on_trust() -> None:
     trusted = {row.kind for row in KINDS if row not in RECORDED}
-    assert trusted == {"TFJob", "TrainJob", "JobSet", "Workload", "ResourceSlice", "ResourceClaim", "APIService"}
+    assert trusted == {
+        "TFJob",
+        "TrainJob",
+        "JobSet",
+        "LeaderWorkerSet",
+        "HyperPodPyTorchJob",
+        "Workload",
+        "LocalQueue",
+        "ClusterQueue",
+        "Cohort",
+        "ResourceSlice",
+        "ResourceClaim",
+        "APIService",
+    }
 
 
 def test_no_two_rows_mean_the_same() -> None:
     assert len({(row.group, row.kind) for row in KINDS}) == len(KINDS)
     words = [word for row in KINDS for word in (row.kind.lower(), *row.short_names)]
     assert {word for word in words if words.count(word) > 1} == {"job"}  # batch's, and Volcano's by its group alone
-    assert len({row.kind for row in WATCHED}) == len(WATCHED)
+    assert len({row.name for row in KINDS}) == len(KINDS)
 
 
 @pytest.mark.parametrize("row", JOBS, ids=_id)

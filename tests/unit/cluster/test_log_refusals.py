@@ -12,6 +12,8 @@ from aiohttp import web
 from actions.base.errors import ConsoleError
 from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
 from actions.cluster.logs.lines import LogLine
+from tests.support.polling import until
+from tests.support.virtual import virtually
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
@@ -40,9 +42,12 @@ class Refusing(LogServer):
 
     refusals: Iterator[web.Response] = iter(())
     of_pods: Iterator[web.Response] = iter(())
+    of_last_lines: Iterator[web.Response] = iter(())
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         refusals = self.refusals if request.path.endswith("/log") else self.of_pods
+        if "tailLines" in request.query:
+            refusals = self.of_last_lines
         refusal = next(refusals, None)
         return refusal if refusal is not None else await super().__call__(request)
 
@@ -77,6 +82,28 @@ async def test_a_log_that_never_comes_back_is_lost(tmp_path: Path) -> None:
     assert told.said[-1] == "the log is not available any more"
     assert [line.text for line in got if line.is_marker] == ["-- the log is not available any more --"]
     assert sum(clock.slept) > 5
+
+
+@virtually
+async def test_a_silence_is_marked_if_the_last_line_is_not_told_either(tmp_path: Path) -> None:
+    server = Refusing(LINES, exit_code=None)
+    server.of_last_lines = answers(
+        2, status=504, json={"kind": "Status", "code": 504, "message": "dial tcp: i/o timeout"}
+    )
+    got, told = list[LogLine](), Told()
+    async with session_to(server, tmp_path) as session:
+        follower = LogFollower(
+            session, SOURCE, on_lines=got.extend, clock=HastyClock(), silence_seconds=0.1, observer=told
+        )
+        work = asyncio.create_task(follower.run())
+        await until(lambda: told.said[-2:] == ["failing", "reading"], "the stream after the silence")
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    assert told.said == ["reading", "failing", "failing", "reading"]
+    unknown, known = (line.text for line in got[len(LINES) :])
+    assert unknown.startswith("-- whether more was printed is not known: ")
+    assert "i/o timeout" in unknown
+    assert known == "-- the log can be read again --"
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

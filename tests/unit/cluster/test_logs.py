@@ -225,12 +225,13 @@ async def test_a_silent_stream_is_opened_again(tmp_path: Path) -> None:
     async with session_to(server, tmp_path) as session:
         follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock(), silence_seconds=0.1)
         task = asyncio.create_task(follower.run())
-        await until(lambda: len(server.queries) >= 3, "three requests")
+        await until(lambda: len(server.queries) >= 5, "two silences")
         server.exit_code = 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert len(got) == 5
-    assert server.queries[1]["sinceTime"] == "2026-11-21T10:00:00Z"
+    resumed = {"container": "main", "timestamps": "true", "follow": "true", "sinceTime": "2026-11-21T10:00:00Z"}
+    assert [dict(query) for query in server.queries[1:5]] == [{"container": "main", "tailLines": "1"}, resumed] * 2
 
 
 async def test_a_container_that_has_not_started_is_waited_for(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def log_of(name: str, machine: str = "h100x2") -> str:
         ("full", "NODE_DISK_FULL", "A checkpoint could not be written whole"),
         ("ifname", "NCCL_NO_INTERFACE", "NCCL_SOCKET_IFNAME names none that the pod has"),
         ("toomany", "GPU_RUNTIME", "More ranks are started"),
-        ("assert", "GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
+        ("assert", "GPU_APP_FAULT", "An assertion of a GPU kernel failed"),
         ("mismatch", "JOB_FAILED", "Detected mismatch between collectives on ranks"),
         ("unused", "JOB_FAILED", "parameters that were not used in producing loss"),
     ],
@@ -60,14 +60,14 @@ ON_ONE_GPU = {
     "cublas_alloc": ("GPU_OOM", "A GPU is out of memory"),
     "cupy_memory": ("GPU_OOM", "A GPU is out of memory"),
     "duplicate_gpu": ("NCCL_DUPLICATE_GPU", "Ranks 0 and 1 use the same GPU"),
-    "embedding": ("GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
+    "embedding": ("GPU_APP_FAULT", "An assertion of a GPU kernel failed"),
     "gloo_monitored": ("JOB_FAILED", "Rank 1 failed to pass monitoredBarrier in 5000 ms"),
     "gloo_peer": ("JOB_FAILED", "rank 1 ended with exit code 3 and printed no error"),
     "hf_resume": ("JOB_FAILED", "No valid checkpoint found in output directory"),
     "hub_no_network": ("JOB_FAILED", "We couldn't connect to 'https://huggingface.co'"),
     "hub_offline": ("JOB_FAILED", "We couldn't connect to 'https://huggingface.co'"),
     "illegal_access": ("GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
-    "index_assert": ("GPU_APP_FAULT", "A GPU kernel of the program made an illegal access"),
+    "index_assert": ("GPU_APP_FAULT", "An assertion of a GPU kernel failed: srcIndex < srcSelectDimSize"),
     "jax_coordinator": ("RENDEZVOUS", "The coordinator of the JAX processes does not answer"),
     "jax_memory": ("GPU_OOM", "asked 256.00GiB"),
     "lightning_checkpoint": ("JOB_FAILED", "Checkpoint file not found: /fsx/ckpt/last.ckpt"),
@@ -81,6 +81,7 @@ ON_ONE_GPU = {
     "nccl_net": ("EFA_NOT_USED", "NCCL does not find the network that NCCL_NET asks for"),
     "no_gpu": ("GPU_RUNTIME", "The program sees no GPU"),
     "no_gpu_ordinal": ("GPU_RUNTIME", "More ranks are started than there are GPUs"),
+    "no_user": ("JOB_FAILED", "KeyError: 'getpwuid(): uid not found: 0'"),
     "no_master": ("JOB_FAILED", "environment variable RANK expected, but not set"),
     "oom_other_process": ("GPU_OOM", "asked 60.00 GiB, free 38.77 GiB, total 139.80 GiB"),
     "port_in_use": ("JOB_FAILED", "port: 29604, useIpv6: false, code: -98, name: EADDRINUSE"),
@@ -91,6 +92,7 @@ ON_ONE_GPU = {
     "sigterm": ("JOB_FAILED", "torchrun was ended from outside (SIGTERM)"),
     "store_alone": ("RENDEZVOUS", "1 of 2 processes arrived at the rendezvous"),
     "store_name": ("RENDEZVOUS", "The name of the rendezvous, trainer-master-0.trainer, has no address"),
+    "store_nameless": ("RENDEZVOUS", "The name of the rendezvous, train-master-0, has no address"),
     "store_timeout": ("RENDEZVOUS", "The rendezvous at 127.0.0.1:29606 does not answer"),
     "threads": ("JOB_FAILED", "can't start new thread"),
     "torchrun_no_file": ("JOB_FAILED", "can't open file '/workspace/train/pretrain.py'"),
@@ -108,6 +110,22 @@ def test_small_programs_on_one_gpu_have_the_cause_of_their_end_first(name: str) 
     assert first.severity.value == "error"
     shown = ended(re.sub(r"\x1b\[\d*m", "", log))
     assert all(is_quoted(quote, shown) for quote in first.evidence)
+
+
+def running(log: str) -> dict[str, object]:
+    status = a_container(ready=True, running={"startedAt": "2026-11-29T04:45:05Z"})
+    return {"pods": [a_pod(phase="Running", node="n1", containerStatuses=[status])], "logs": log}
+
+
+def test_a_running_pod_that_looks_up_a_name_for_minutes_waits_for_it() -> None:
+    log = log_of("store_nameless", "h200")
+    (found,) = why(running(log))
+    assert found.code.value == "RENDEZVOUS"
+    assert found.headline == "The name of the rendezvous, train-master-0, has no address"
+    once = log[: log.index("\n", log.index("cannot be retrieved")) + 1]
+    assert why(running(once)) == []
+    assert why(running(log + "step 10 loss 2.7152 lr 0.0001\n")) == []
+    assert why(running(log + "NCCL version 2.28.9+cuda13.0\n")) == []
 
 
 def _asking(times: int, error: str = "-3 - Temporary failure in name resolution", family: str = "IPv6 ") -> str:

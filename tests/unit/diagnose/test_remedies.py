@@ -125,6 +125,39 @@ def test_a_container_that_cannot_start_for_whatever_reason_is_not_fine(reason: s
     assert [one.headline for one in why({"pods": [pod]})] == ["pytorch of train-0 cannot be started: because of this"]
 
 
+NOT_STARTED = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:"
+    ' unable to start container process: error mounting "/var/lib/kubelet/pods/d890c0d8/etc-hosts" to rootfs at'
+    ' "/etc/hosts":'
+    " stat /var/lib/kubelet/pods/d890c0d8/etc-hosts: no such file or directory: unknown"
+)
+"""As containerd 1.6.20 said it of a node whose kubelet had lost its folder."""
+
+
+def not_started(state: Document) -> Document:
+    """Return a pod whose container could not be started twice, with what another start has printed since."""
+    last = {"terminated": {"exitCode": 128, "reason": "StartError", "message": NOT_STARTED}}
+    status = {"name": "pytorch", "ready": False, "restartCount": 2, "lastState": last, "state": state}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "train-0", "namespace": "ml"},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+    return {"pods": [pod], "logs": {"train-0": "INFO  healthz check failed"}}
+
+
+def test_a_container_that_was_never_started_is_explained_by_its_runtime_and_by_no_log() -> None:
+    (found,) = why(not_started({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}}))
+    assert found.code.value == "CRASH_LOOP"
+    assert "etc-hosts: no such file or directory" in found.headline
+    assert "no log" in found.next_step
+
+
+def test_a_start_that_failed_is_over_once_the_container_runs() -> None:
+    assert "CRASH_LOOP" not in {one.code.value for one in why(not_started({"running": {}}))}
+
+
 @pytest.mark.parametrize(
     ("log", "code", "words"),
     [
@@ -326,3 +359,10 @@ def test_a_node_whose_kubelet_never_reported_has_not_been_lost() -> None:
     silent = {"status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status."}
     (found,) = why({"nodes": [a_node("n1", "m5.large", None, **silent)]})
     assert "has never answered" in found.headline
+
+
+def test_a_gang_that_is_placed_explains_no_pod_that_waits() -> None:
+    message = "0/3 tasks in gang unschedulable: pod group is ready, 3 Running, 3 minAvailable"
+    event = an_event("Unschedulable", message, "ray-pg", kind="PodGroup")
+    found = why(waiting(SHORT, event))
+    assert not any("pod group is ready" in quote for one in found for quote in one.evidence)

@@ -76,8 +76,11 @@ def test_a_job_of_ray_that_fails_is_explained_by_its_program_not_by_those_who_su
     logs = (
         "RuntimeError: Dataset scripts are no longer supported, but found wikicorpus.py\n"
         "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n"
-        "RuntimeError: Request failed with status code 500: ValueError: Job with submission_id data-abcde already "
-        "exists. Please use a different submission_id.\n"
+        "RuntimeError: Request failed with status code 500: Traceback (most recent call last):\n"
+        "    raise RuntimeError(\n"
+        "RuntimeError: Request failed with status code 400: Traceback (most recent call last):\n"
+        "    raise ValueError(\n"
+        "ValueError: Job with submission_id data-abcde already exists. Please use a different submission_id.\n"
     )
     found = why({"jobs": [job], "logs": logs})
     assert found[0].headline.endswith("Dataset scripts are no longer supported, but found wikicorpus.py")

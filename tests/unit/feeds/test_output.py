@@ -9,8 +9,9 @@ import pytest
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in, number_in, tag_in
 from actions.run.output.segments import StreamReader
+from tests.support.polling import until
 from tests.support.streams import append_raw
-from tui.feeds.output import CurveFeed, OutputLogFeed
+from tui.feeds.output import CurveFeed, OutputLogFeed, OwnProgress
 
 SOURCES = (
     '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'
@@ -122,7 +123,8 @@ async def test_long_curves_are_read_in_the_background_once_and_shared(tmp_path: 
     first = feed.of(tmp_path, "train")
     assert first.is_complete is False
     assert 0 < first.read_bytes < first.size_bytes
-    assert await feed.complete(tmp_path, "train") is first
+    await until(lambda: news, "the end of the reading")
+    assert feed.of(tmp_path, "train") is first
     assert feed.of(tmp_path, "train").is_complete
     assert news == ["complete"]
     series = first.curves.series("train_loss")
@@ -148,7 +150,8 @@ async def test_output_that_cannot_be_read_is_an_error_each_time_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points(tmp_path, 20_000)
-    feed = CurveFeed(lambda: None)
+    news: list[str] = []
+    feed = CurveFeed(lambda: news.append("complete"))
     feed.of(tmp_path, "train")
 
     def refuse(*_: object) -> object:
@@ -156,8 +159,25 @@ async def test_output_that_cannot_be_read_is_an_error_each_time_until_it_can(
 
     with monkeypatch.context() as patch:
         patch.setattr(StreamReader, "stretches", refuse)
+        await until(lambda: news, "the end of the reading")
         for _ in range(2):
             with pytest.raises(JournalError, match="cannot be read: Input/output error"):
-                await feed.complete(tmp_path, "train")
-    assert (await feed.complete(tmp_path, "train")).is_complete
+                feed.of(tmp_path, "train")
+    news.clear()
+    feed.of(tmp_path, "train")
+    await until(lambda: feed.of(tmp_path, "train").is_complete, "the end of the reading")
     feed.close()
+
+
+def test_the_time_to_go_of_an_attempt_is_not_that_of_the_one_before(tmp_path: Path) -> None:
+    def bar(done: int, left: int) -> bytes:
+        counts = f'"done":{done},"total":300,"remaining_seconds":{left}'
+        return f'{{"type":"progress","number":0,"label":"Epoch 0",{counts}}}\n'.encode()
+
+    append_raw(tmp_path, "train", "points", SOURCES.encode() + bar(250, 10))
+    assert OwnProgress(tmp_path, "train", 1, only_new=False).left_seconds() == 10
+
+    resumed = OwnProgress(tmp_path, "train", 2, only_new=True)
+    assert resumed.left_seconds() is None
+    append_raw(tmp_path, "train", "points", bar(200, 90))
+    assert resumed.left_seconds() == 90

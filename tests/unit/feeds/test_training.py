@@ -1,4 +1,4 @@
-"""A training whose loss is no number calls the operator, though no chart is on screen."""
+"""Accelerators that a run at work holds and does not use are told, though no chart is on screen."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from actions.fleet.facts import PodFacts, Resources
-from actions.run.alarms import AlarmKind
 from actions.run.journal.reader import RunSummary
 from actions.run.output.streams import AcceleratorSample
 from actions.run.output.writer import OutputWriter
 from actions.run.state.view import RunState
-from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock
-from tui.feeds.output import CurveFeed
 from tui.feeds.runs import RunFeed
 from tui.feeds.training import TrainingFeed, UnusedDevices
 from tui.present.text import unused_text
 
 RUN = "bionemo-esm1nv-1121-mjg7pfrowq5tk"
-DIVERGES = fixed_runs.CORPUS / "logs" / "lightning_tqdm_nan.log"
-HEALTHY = fixed_runs.CORPUS / "logs" / "megatron_crlf.log"
 
 
 class Trainings:
@@ -33,39 +28,18 @@ class Trainings:
         self.runs = RunFeed(clock, lambda: None)
         self.changes = 0
         self.pods: list[PodFacts] = []
-        self.feed = TrainingFeed(self.runs, CurveFeed(lambda: None), clock, self._count, lambda: self.pods)
+        self.feed = TrainingFeed(self.runs, clock, self._count, lambda: self.pods)
 
     def _count(self) -> None:
         self.changes += 1
 
-    async def curve_alarms_of(self, *runs: RunSummary) -> list[tuple[AlarmKind, str]]:
+    async def look_at(self, *runs: RunSummary) -> None:
         self.runs.summaries = runs
         await self.feed.look()
-        return [(alarm.kind, alarm.key) for alarm in self.feed.alarms]
 
 
 def a_run(folder: Path, state: RunState = RunState.RUNNING) -> RunSummary:
     return RunSummary(RUN, folder, "b", "B", "c", 1.0, state, "train", 0, False, "")
-
-
-async def test_a_loss_that_is_no_number_is_an_alarm_until_the_stage_is_over(tmp_path: Path) -> None:
-    fixed_runs.store_text(tmp_path, "train", "worker-0", DIVERGES.read_text())
-    trainings, run = Trainings(), a_run(tmp_path)
-    ((kind, key),) = [(kind, key) for kind, key in await trainings.curve_alarms_of(run) if "nan" in key]
-    assert kind is AlarmKind.TRAINING
-    assert key.startswith(f"{RUN}/training/train/nan:")
-    assert RUN in trainings.feed.alarms[0].text
-    assert trainings.changes == 1
-    await trainings.curve_alarms_of(run)
-    assert trainings.changes == 1, "the same alarm is no change"
-    assert await trainings.curve_alarms_of(replace(run, state=RunState.SUCCEEDED)) == []
-    assert trainings.changes == 2
-
-
-async def test_a_healthy_training_and_a_stage_without_a_log_are_no_alarm(tmp_path: Path) -> None:
-    fixed_runs.store_text(tmp_path / "one", "train", "worker-0", HEALTHY.read_text())
-    runs = [a_run(tmp_path / "one"), a_run(tmp_path / "none")]
-    assert [key for _, key in await Trainings().curve_alarms_of(*runs) if "nan" in key] == []
 
 
 def sampled(folder: Path, loads: dict[str, list[int]], *, until: float = NOW.timestamp() - 2) -> None:
@@ -82,15 +56,15 @@ def sampled(folder: Path, loads: dict[str, list[int]], *, until: float = NOW.tim
 async def test_a_device_at_zero_for_minutes_is_told_while_its_stage_is_at_work(tmp_path: Path) -> None:
     sampled(tmp_path, {"w-0": [97] * 12, "w-1": [97, 98, *[0] * 10], "w-2": [*[0] * 10, 3, 0]})
     trainings, run = Trainings(), a_run(tmp_path)
-    await trainings.curve_alarms_of(run)
+    await trainings.look_at(run)
     assert trainings.feed.unused == {RUN: UnusedDevices(1, 3, NOW.timestamp() - 182, 3, 3)}
     assert trainings.changes == 1
-    await trainings.curve_alarms_of(run)
+    await trainings.look_at(run)
     assert trainings.changes == 1
     sampled(tmp_path, {"w-0": [97], "w-1": [50], "w-2": [0]}, until=NOW.timestamp() - 1)
-    await trainings.curve_alarms_of(run)
+    await trainings.look_at(run)
     assert trainings.feed.unused == {}
-    await trainings.curve_alarms_of(replace(run, state=RunState.SUCCEEDED))
+    await trainings.look_at(replace(run, state=RunState.SUCCEEDED))
     assert trainings.feed.unused == {}
 
 
@@ -108,13 +82,13 @@ async def test_workers_that_hold_accelerators_and_do_not_answer_are_counted_besi
     ]
     trainings.pods = [replace(ours, name=f"w-{number}") for number in range(3)]
     trainings.pods += [replace(ours, name=f"other-{place}", **changes) for place, changes in enumerate(others)]
-    await trainings.curve_alarms_of(a_run(tmp_path))
+    await trainings.look_at(a_run(tmp_path))
     (unused,) = trainings.feed.unused.values()
     assert (unused.count, unused.of, unused.answered, unused.workers) == (2, 2, 2, 3)
     told = unused_text(2, 2, 312, answered=unused.answered, workers=unused.workers)
     assert told == "2 of 2 accelerators at 0% for 5m12s, 2 of 3 workers answered"
     trainings.pods = []  # a console that is on another cluster
-    await trainings.curve_alarms_of(a_run(tmp_path))
+    await trainings.look_at(a_run(tmp_path))
     (unused,) = trainings.feed.unused.values()
     assert (unused.answered, unused.workers) == (2, 2)
 
@@ -122,5 +96,5 @@ async def test_workers_that_hold_accelerators_and_do_not_answer_are_counted_besi
 async def test_old_samples_say_nothing_of_a_device_now(tmp_path: Path) -> None:
     sampled(tmp_path, {"w-0": [0] * 40}, until=NOW.timestamp() - 300)
     trainings = Trainings()
-    await trainings.curve_alarms_of(a_run(tmp_path))
+    await trainings.look_at(a_run(tmp_path))
     assert trainings.feed.unused == {}

@@ -26,3 +26,12 @@ async def test_events_are_narrowed_to_a_namespace() -> None:
     assert "events in other" in text
     assert "Killed" in text
     assert "Scheduled" not in text
+
+
+async def test_what_volcano_says_of_a_gang_that_it_has_placed_is_no_warning() -> None:
+    message = "0/3 tasks in gang unschedulable: pod group is ready, 3 Running, 3 minAvailable"
+    placed = replace(an_event("Unschedulable", type_="Warning"), kind="PodGroup", message=message)
+    waiting = replace(placed, uid="other", message=message.replace("is ready", "is not ready"))
+
+    assert "· Unschedulable" in await text_of(EventsPane(console_services(a_snapshot(events=[placed]))))
+    assert "▲ Unschedulable" in await text_of(EventsPane(console_services(a_snapshot(events=[waiting]))))

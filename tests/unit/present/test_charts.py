@@ -89,7 +89,9 @@ def test_progress_without_a_total_has_no_bar_and_none_is_left_of_what_is_over() 
 def test_the_bar_gives_way_to_what_is_counted_and_left() -> None:
     state = {("worker-0", "Epoch 0"): TrainingProgress("Epoch 0", 30, 61, remaining_seconds=27.0, per_second=1.1)}
     (line,) = progress_lines(state, limit=1, width=38)
-    assert text_of(line)[:38] == "worker-0 ███···  49% 30/61 · 27s to go"
+    assert text_of(line) == "worker-0 ███···  49% 30/61 · 27s to go"  # and no piece of the rate
+    (wide,) = progress_lines(state, limit=1, width=60)
+    assert text_of(wide).endswith(" · 27s to go · 1.1/s Epoch 0")
     (narrow,) = progress_lines(state, limit=1, width=20)
     assert text_of(narrow).startswith("worker-0   49% 30/61")
 

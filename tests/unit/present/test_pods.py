@@ -22,5 +22,5 @@ from tui.present.pods import PodOwner
 )
 def test_pods_belong_to_workloads(kind: str, name: str, owner: tuple[str, str], is_owned: bool) -> None:
     pod = replace(a_pod(), owner_kind=owner[0], owner_name=owner[1])
-    assert PodOwner(kind, "default", name).owns(pod) is is_owned
-    assert not PodOwner(kind, "other", name).owns(pod)
+    assert PodOwner(kind, "default", name).owns(pod, {}) is is_owned
+    assert not PodOwner(kind, "other", name).owns(pod, {})

@@ -237,3 +237,15 @@ def test_a_resumed_run_parks_again_until_it_has_other_limits(tmp_path: Path) -> 
     send_request(folder, RequestKind.RETRY, start=False)
     assert one_runner(folder) == 0
     assert load_run(folder).state is RunState.SUCCEEDED
+
+
+def test_a_request_that_a_companion_has_read_keeps_the_runner(tmp_path: Path) -> None:
+    folder = a_run(tmp_path, Limits())
+
+    async def work(runner_journal: RunnerJournal, _guard: LimitGuard, _clock: VirtualClock) -> None:
+        seen = await runner_journal.view()
+        append_record(folder, RunRequest(RequestKind.PAUSE), deed="a test")
+        assert (await runner_journal.view()).last_seq > seen.last_seq, "as a companion reads it"
+        assert not await runner_journal.release(seen.last_seq)
+
+    guarded(folder, work)

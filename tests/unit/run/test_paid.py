@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts
 from actions.fleet.totals import totals_of
-from actions.run.alarms import IDLE_SECONDS, AlarmKind, alarms_of, idle_alarm
+from actions.run.alarms.causes import alarms_of
 from actions.run.journal.reader import RunSummary
 from actions.run.paid import Paid, PaidThing, RunPaid, SeenNodes, kept_sentence, paid_by, paid_of, priced, state_words
 from actions.run.report import run_json, run_table, runs_json, runs_table
@@ -361,26 +361,12 @@ def test_idle_accelerators_are_the_first_problem_with_their_run_and_its_key(tmp_
     assert "P parks it" in text
 
 
-def test_the_alarm_of_a_success_names_what_it_still_holds(tmp_path: Path) -> None:
-    over = view(*MADE, *step(3, "nodes"), *step(3.5, "train"))
-    run = replace(summary(tmp_path, over), state=RunState.SUCCEEDED)
-    (alarm,) = alarms_of([run])
+def test_the_alarm_of_a_success_names_what_it_still_holds() -> None:
+    over = replace(view(*MADE, *step(3, "nodes"), *step(3.5, "train")), state=RunState.SUCCEEDED)
+    (alarm,) = alarms_of(over, now=0.0)
     assert alarm.text.startswith(
-        f"Run {run.id} has succeeded. It still holds accelerators: GPU nodes, Training. It costs"
+        f"Run {over.id} has succeeded. It still holds accelerators: GPU nodes, Training. It costs"
     )
     assert "$87.17/h" in alarm.text
-    torn_down = view(*KEPT)
-    (kept,) = alarms_of([replace(run, id="kept", state=torn_down.state, paid=paid_by(torn_down))])
-    assert kept.text == "Run kept is torn down. The data that it keeps costs $1.17/h."
-
-
-def test_idle_accelerators_of_a_run_that_is_over_are_an_alarm_after_minutes(tmp_path: Path) -> None:
-    run = replace(summary(tmp_path, view(*MADE)), state=RunState.SUCCEEDED)
-    nodes = seen(a_node("n1")).total
-    late = 4 * HOUR + IDLE_SECONDS
-    assert idle_alarm(run, nodes, now=late - 1) is None, "Karpenter removes them by itself"
-    alarm = idle_alarm(run, nodes, now=late)
-    assert alarm is not None
-    assert (alarm.kind, alarm.key) == (AlarmKind.IDLE, f"{run.id}/idle")
-    assert "$5.67/h idle (4 of 4 accelerators)" in alarm.text
-    assert idle_alarm(replace(run, state=RunState.RUNNING), nodes, now=late) is None
+    (kept,) = alarms_of(view(*KEPT), now=0.0)
+    assert kept.text == f"Run {over.id} is torn down. The data that it keeps costs $1.17/h."

@@ -344,3 +344,15 @@ def test_a_long_life_costs_a_pass_and_no_square() -> None:
     began = time.process_time()
     assert spent(view(*lines), 10_000).usd == 400_000
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(("is_there", "may"), [(False, Decimal(100)), (True, Decimal(0))])
+def test_pods_that_wait_in_a_cluster_that_is_there_cost_nothing(is_there: bool, may: Decimal) -> None:
+    """No node is started for them there; a claim that exists is paid, in both."""
+    nodes = replace(NODES, nodes=2, instance_type="p5.48xlarge")
+    waiting = replace(view(begun(1, "train"), prices=(nodes,)), existing_cluster=is_there)
+    found = spent(waiting, 3)
+    assert (found.usd, found.may_usd, found.may_usd_per_hour) == (Decimal(0), 2 * may, may)
+    claim = (2.0, "train", Owned("karpenter.sh/v1", "n", NODE_CLAIM, uid="u"))
+    started = replace(view(begun(1, "train"), claim, prices=(nodes,)), existing_cluster=is_there)
+    assert (spent(started, 3).usd, spent(started, 3).usd_per_hour) == (Decimal(50), Decimal(50))

@@ -88,14 +88,14 @@ def by_name(survey: LaunchSurvey) -> dict[str, DoctorLine]:
     return {line.check: line for line in survey.lines}
 
 
-async def test_a_rehearsal_asks_nothing(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rehearsal_asks_this_machine_alone(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_region: str) -> Caller:
         raise AssertionError("it asked")
 
     monkeypatch.setattr(surveys, "fetch_caller", fail)
     survey = a_survey(pool, preset="rehearsal")
     await survey.run()
-    assert (survey.lines, survey.waiting) == ((), ())
+    assert ([line.check for line in survey.lines], survey.waiting) == (["other runs", "kept data"], ())
 
 
 async def test_without_credentials_the_account_is_one_unknown_line(pool: SessionPool) -> None:
@@ -191,7 +191,7 @@ async def test_the_form_of_a_rehearsal_sees_a_run_that_is_in_its_place(
     blueprint = load_blueprint(shipped_blueprints() / name)
     bound = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=False)
     target = ClusterTarget(namespace="default")
-    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
+    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, is_simulated=True)
     await survey.run()
     line, kept = survey.lines
     assert kept.check == "kept data"
@@ -232,7 +232,7 @@ async def test_a_run_that_is_over_refuses_too_while_its_objects_are_there(
     blueprint = load_blueprint(shipped_blueprints() / name)
     bound = bind(blueprint, {"cluster_name": "bionemo-on-eks"}, preset="rehearsal", existing_cluster=False)
     target = ClusterTarget(namespace="default")
-    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, only_runs=True)
+    survey = LaunchSurvey(target, blueprint, bound, clock=SystemClock(), pool=pool, is_simulated=True)
     await survey.run()
     line, kept = survey.lines
     assert kept.check == "kept data"

@@ -33,12 +33,13 @@ class FakeSurvey:
     is_over: ClassVar[asyncio.Event]
     started: ClassVar[list[str]] = []
 
-    asked_only_for_runs: ClassVar[list[bool]] = []
+    asked_as_simulated: ClassVar[list[bool]] = []
+    cost_text = ""
 
     def __init__(
-        self, target: object, blueprint: object, bound: object, *, only_runs: bool = False, **_: object
+        self, target: object, blueprint: object, bound: object, *, is_simulated: bool = False, **_: object
     ) -> None:
-        self.asked_only_for_runs.append(only_runs)
+        self.asked_as_simulated.append(is_simulated)
         self.waiting: Sequence[str] = ("one", "two")
         self.started.append(str(getattr(bound, "values", {}).get("workers", "")))
 
@@ -57,7 +58,7 @@ def _fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     FakeSurvey.is_over = asyncio.Event()
     FakeSurvey.lines = (PASSED, WARNS, UNKNOWN)
-    FakeSurvey.started, FakeSurvey.asked_only_for_runs = [], []
+    FakeSurvey.started, FakeSurvey.asked_as_simulated = [], []
     monkeypatch.setattr("actions.run.doctor.survey.LaunchSurvey", FakeSurvey)
 
 
@@ -134,7 +135,7 @@ async def test_a_demo_asks_for_other_runs_of_this_machine_alone() -> None:
         await wait_for(pilot, lambda: "Total:" in screen_text(app), "the plan is there")
         await pilot.press("enter")
         await wait_for(pilot, lambda: isinstance(app.screen, ConfirmModal), "it asks for a yes")
-        assert set(FakeSurvey.asked_only_for_runs) == {True}
+        assert set(FakeSurvey.asked_as_simulated) == {True}
 
 
 async def test_a_console_that_checks_no_launch_asks_nothing() -> None:

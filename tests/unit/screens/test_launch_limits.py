@@ -44,7 +44,7 @@ async def test_limits_but_for_the_budget_are_a_folded_group() -> None:
     app = console()
     async with app.run_test(size=(120, 90)) as pilot:
         await open_form(app, pilot)
-        await wait_for(pilot, lambda: "Limits: 6 fields" in screen_text(app), "the group")
+        await wait_for(pilot, lambda: "Limits: 8 fields" in screen_text(app), "the group")
         assert "Budget" in screen_text(app)
         assert "Before credentials end" not in screen_text(app)
         await pilot.press(*OPEN_LIMITS, *"noon")
@@ -94,7 +94,7 @@ async def test_a_launch_has_the_limits_that_the_form_shows(
         assert isinstance(screen, LaunchScreen)
         monkeypatch.setattr(screen, "dismiss", launched.append)
         await pilot.press(*keys)
-        await wait_for(pilot, lambda: (shown or "Limits: 6 fields (2 changed)") in screen_text(app), "what they mean")
+        await wait_for(pilot, lambda: (shown or "Limits: 8 fields (2 changed)") in screen_text(app), "what they mean")
         await pilot.press("enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it asks")
         assert (" at: until" in screen_text(app)) is bool(shown)

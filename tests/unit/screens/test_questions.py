@@ -119,7 +119,10 @@ def _owned(kind: str, name: str, *, existed: bool = False) -> OwnedObject:
 
 def test_a_teardown_counts_objects_in_words_that_fit_their_number() -> None:
     made = [_owned("ConfigMap", "a"), _owned("ConfigMap", "b"), _owned("Job", "c")]
-    for existed, sentence in ((1, "1 object of before the run stays."), (2, "2 objects of before the run stay.")):
+    for existed, sentence in (
+        (1, "1 object that was there before the run stays."),
+        (2, "2 objects that were there before the run stay."),
+    ):
         found = [_owned("Secret", f"old-{number}", existed=True) for number in range(existed)]
         run = replace(a_run(), owned=(*made, *found))
 

@@ -117,7 +117,7 @@ async def test_a_confirmed_teardown_has_the_clusters_name_and_what_needs_a_perso
         (Subject("Stage", "train"), "stage/train"),
         (Subject("Run", "run-1"), ""),
         (Subject("PyTorchJob", "esm", "work"), "pytorchjob/work/esm"),
-        (Subject("Job", "big", "work", group="batch.volcano.sh"), "job.batch.volcano.sh/work/big"),
+        (Subject("Job.batch.volcano.sh", "big", "work"), "job.batch.volcano.sh/work/big"),
         (Subject("Deployment", "web", "work", api_version="apps/v1"), "deployment/work/web"),
         (Subject("Widget", "w", "work", api_version="acme.io/v1"), "widget.acme.io/work/w"),
     ],

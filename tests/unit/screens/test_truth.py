@@ -201,6 +201,29 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         shown = dialog_of(console)
         assert f"In cluster arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks" in shown
         assert "without asking" not in shown
+        await console.press("escape")
+        await console.calm(LaunchScreen)
+        await console.press("escape")
+        await console.line("launch efa-nccl-tests existing_cluster=true")  # which makes its own in us-east-1
+        await console.calm("launch efa-nccl-tests")
+        await console.press("enter")
+        await console.calm(TypeNameModal)
+        shown = dialog_of(console)
+        assert "region us-west-2" in shown
+        assert "us-east-1" not in shown
+
+
+async def test_a_form_that_cannot_be_launched_names_the_key_that_goes_to_what_to_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
+        await console.line("launch bionemo-esm1nv existing_cluster=true max_steps=60")
+        await console.calm("Lower val_check_interval")
+        await console.calm("ctrl+n what to change")
+        assert "Steps between validations" not in screen_text(console.app)
+        await console.press("ctrl+n")  # first to one that is in sight, then to the folded one
+        await console.press("ctrl+n")
+        await console.calm("Steps between validations")
 
 
 async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from actions.base.errors import InputError, UsageError
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.run.alarms.ways import AlarmWays
 from tests.support.waiting import settle as settled_screen
 from tests.support.waiting import wait_for
 from tui.app import ConsoleApp
@@ -251,8 +252,8 @@ def test_alarms_are_set_in_the_file(tmp_path: Path) -> None:
     options = parse_arguments([])
     settle(options, load_config(written(tmp_path, text)), {})
     alarms = _alarm_settings(options)
-    assert (alarms.bell, alarms.desktop, alarms.hook) == (False, DesktopNotice.OSC_9, ("notify", "-u"))
-    assert (alarms.quiet_from, alarms.quiet_to, alarms.webhook) == (time(22), time(7), tmp_path / "slack")
+    assert (alarms.bell, alarms.desktop) == (False, DesktopNotice.OSC_9)
+    assert alarms.ways == AlarmWays(("notify", "-u"), tmp_path / "slack", time(22), time(7))
     settle(options := parse_arguments([]), ConfigFile(), {})
     assert _alarm_settings(options) == AlarmSettings()
 
@@ -267,6 +268,8 @@ def test_alarms_are_set_in_the_file(tmp_path: Path) -> None:
         "alarm_repeat: 0",
         "limit_until: tomorrow",
         "limit_watchdog: 5m",
+        "limit_idle: 4m",
+        "limit_below: 100%",
     ],
 )
 def test_a_mistake_in_the_setting_of_an_alarm_or_a_limit_is_named(tmp_path: Path, line: str) -> None:

@@ -60,6 +60,7 @@ def test_w_asks_why_wherever_something_can_be_stuck() -> None:
         KeyContext.PODS,
         KeyContext.ACCELERATORS,
         KeyContext.EVENTS,
+        KeyContext.QUEUES,
         KeyContext.RUN,
         KeyContext.RUNS,
     }

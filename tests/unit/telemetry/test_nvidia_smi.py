@@ -274,3 +274,9 @@ def test_a_list_whose_uuids_are_left_out_is_a_list() -> None:
     assert [(mig.gpu, mig.device, mig.profile) for mig in reading.mig_devices] == [
         (0, 0, "1g.10gb"), (0, 1, "1g.10gb"), (3, 0, "7g.80gb"),
     ]  # fmt: skip
+
+
+def test_a_negative_amount_is_none() -> None:
+    (gpu,) = read("index, name, utilization.gpu [%], power.draw [W]\n0, NVIDIA A10G, -192 %, -3234.00 W\n").gpus
+    assert gpu.util_pct is None
+    assert gpu.power_w is None

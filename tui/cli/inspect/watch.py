@@ -16,9 +16,10 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef, job_named
 from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.kinds import watched_names
-from actions.cluster.logs.batch import LogBatch, line_in, number_in, tag_in, tagged_lines
+from actions.cluster.logs.batch import LogBatch, line_in, marker_of, number_in, tag_in, tagged_lines
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.fleet.facts import JobReport
 from tui.cli.streams import places_text
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.feeds.logs import SourceNames, TimeOrder
@@ -57,14 +58,18 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
     def put(member: JobPod, _container: str, batch: LogBatch) -> None:
         order.put(tagged_lines(batch, names.number_of(member.pod.name)))
 
+    def report(told: JobReport) -> None:
+        order.put([marker_of(told.words(), names.number_of(typed), int(told.at * 1e9))])
+
     try:
-        job = _job(typed, session.namespace or "default", await first_snapshot(state, following))
+        job = named_job(typed, session.namespace or "default", await first_snapshot(state, following))
         watch = JobWatch(
             job,
             session=lambda: session,
             look=state.snapshot,
             on_lines=put,
             tail_lines=lambda _: None,
+            on_report=report,
             clock=SystemClock(),
         )
         return await _printed(asyncio.create_task(watch.run()), order, names)
@@ -94,7 +99,12 @@ async def first_snapshot(state: ClusterState, following: asyncio.Task[None]) -> 
     return state.snapshot()
 
 
-def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+def named_job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+    """Return the job that an operator has named.
+
+    Raises:
+        MissingError: A word without a kind names none.
+    """
     subject = parse_subject(typed, default_namespace=namespace)
     if subject.kind != "Pod":
         return JobRef(subject.kind, subject.namespace, subject.name)

@@ -45,6 +45,14 @@ def limit_options(command: argparse.ArgumentParser, *, dest: str, is_change: boo
             help=f"end in time before {what}",
         )
     group.add_argument(
+        "--idle", dest=f"{dest}_idle", default="", metavar="TIME",
+        help="end when no accelerator was used for so long: 30m, 1h",
+    )  # fmt: skip
+    group.add_argument(
+        "--below", dest=f"{dest}_below", default="", metavar="LOAD",
+        help="an accelerator with less load is not used (default: 5%%)",
+    )  # fmt: skip
+    group.add_argument(
         "--at-limit",
         dest=f"{dest}_action",
         choices=("park", "teardown"),
@@ -77,6 +85,8 @@ def texts_of(options: argparse.Namespace, dest: str) -> LimitTexts:
         max_hourly=text("max_hourly"),
         before_credentials_end=getattr(options, f"{dest}_before_credentials_end", None),
         before_capacity_end=getattr(options, f"{dest}_before_capacity_end", None),
+        idle=text("idle"),
+        below=text("below"),
         at_limit=text("action"),
         watchdog=text("watchdog"),
     )

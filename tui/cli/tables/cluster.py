@@ -84,7 +84,7 @@ def print_cost(options: Namespace) -> int:
         by_name = {node.name: cost for node, cost in costs}
         return cost_groups(costs), SeenNodes(identity.name, identity.region, nodes, by_name, {}, total)
 
-    groups, seen = _asked(options, ask)
+    groups, seen = ask_cluster(options, ask)
     runs = [run.paid for run in list_runs() if run.paid is not None]
     paid = paid_of(runs, seen, is_simulated=bool(getattr(options, "demo", False)))
     print_table(
@@ -104,14 +104,14 @@ def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T
         AccessError: It is not allowed.
     """
     try:
-        return _asked(options, ask)
+        return ask_cluster(options, ask)
     except AccessError as error:
         if options.namespace:
             raise
         raise AccessError(error.message, hint="Ask for one namespace, with -n NAME, or for the right.") from error
 
 
-def _asked(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
+def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
     """Ask the chosen cluster one question, read-only."""
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed

@@ -217,7 +217,7 @@ def progress_lines(
     bar_width = min(_MOST_BAR, _LEAST_BAR + max(0, width - _FULL_LINE) // 3)
     if width and parts:  # the bar gives way to what is counted
         bar_width = max(0, min(bar_width, width - max(map(width_of, parts))))
-    return [_line(setting_text, state, bar_width) for setting_text, (_, state) in zip(parts, slowest, strict=False)]
+    return [_line(counted, state, bar_width, width) for counted, (_, state) in zip(parts, slowest, strict=False)]
 
 
 def _share(state: TrainingProgress) -> float:
@@ -236,16 +236,20 @@ def _counted(name: str, state: TrainingProgress, *, is_over: bool) -> Cells:
     return tuple(spans)
 
 
-def _line(counted: Cells, state: TrainingProgress, bar_width: int) -> Cells:
+def _line(counted: Cells, state: TrainingProgress, bar_width: int, width: int) -> Cells:
+    """Return a line with as much of its end as there is room for: rate and label come whole, or not at all."""
     spans = list(counted)
     if state.total:  # an empty bar would be 0 %
         share = _share(state)
         filled = bar(share, bar_width)
         tone = Tone.GOOD if share >= 1 else Tone.BUSY
         spans[1:1] = [Span(filled, tone), Span("·" * (bar_width - len(filled)), Tone.MUTED)]
-    if state.per_second:
-        spans.append(Span(f" · {state.per_second:.3g}/s"))
-    return (*spans, Span(f" {state.label}", Tone.MUTED))
+    rate = [Span(f" · {state.per_second:.3g}/s")] if state.per_second else []
+    for span in (*rate, Span(f" {state.label}", Tone.MUTED)):
+        if width and width_of((*spans, span)) > width:
+            break
+        spans.append(span)
+    return tuple(spans)
 
 
 GLYPHS = "○▲×◆▼"

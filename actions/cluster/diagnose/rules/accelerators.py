@@ -142,13 +142,24 @@ _NVIDIA_PATTERNS = (
     LogPattern(
         Code.GPU_APP_FAULT,
         pattern(
+            r"block: \[[\d,]+\], thread: \[[\d,]+\] Assertion `(?P<assertion>[^`\n]{1,200})` failed",
+            r"CUDA error: device-side assert triggered",
+            r"CUDA_ERROR_ASSERT\b",
+            r"cudaErrorAssert\b",
+        ),
+        lambda hit: f"An assertion of a GPU kernel failed{f': {it}' if (it := hit.match['assertion']) else ''}",
+        _APP,
+    ),
+    LogPattern(
+        Code.GPU_APP_FAULT,
+        pattern(
             r"CUDA error: an illegal (?:memory access|instruction)",
-            r"CUDA error: (?:misaligned address|device-side assert triggered|unspecified launch failure)",
+            r"CUDA error: (?:misaligned address|unspecified launch failure)",
             r"CUDA error: (?:operation not supported on global/shared address space|invalid program counter"
             r"|hardware stack error)",
-            r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT|LAUNCH_FAILED)\b",
+            r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|LAUNCH_FAILED)\b",
             r"CUDA_ERROR_(?:INVALID_ADDRESS_SPACE|INVALID_PC|HARDWARE_STACK_ERROR)\b",
-            r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|Assert|LaunchFailure)\b",
+            r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|LaunchFailure)\b",
             r"cudaError(?:InvalidAddressSpace|InvalidPc|HardwareStackError)\b",
         ),
         "A GPU kernel of the program made an illegal access",

@@ -411,14 +411,14 @@ def _nameless(evidence: Evidence) -> Iterator[Finding]:
     It is over where the log has gone on, or is silent for longer than one waits between two questions.
     """
     asks = evidence.last_log_age_s is None or evidence.last_log_age_s <= _ASKS_WITHIN_SECONDS
-    running = {pod.name for pod in evidence.pods if pod.phase == "Running"}
     for text, pod in unresolved_log_text(evidence):
         found = list(find_hits([(text, pod)], _NO_ADDRESS))
         if not found:
             continue
         rest = text[found[-1].match.end() :].partition("\n")[2]
-        if pod in running:
-            if asks and len(found) >= _ASKED_OFTEN and not rest.strip():
+        goes_on = any(line.strip() and "[c10d]" not in line for line in rest.splitlines())
+        if any(one.phase == "Running" for one in evidence.pods if pod in ("", one.name)):
+            if asks and len(found) >= _ASKED_OFTEN and not goes_on:
                 yield _no_address(found[-1].match["host"], [found[-1].line], Severity.WARNING)
                 return
         elif not _OTHER_ERROR.search(rest):

@@ -69,7 +69,14 @@ _ALREADY = "already exists"
 
 def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
     """Yield an owner that may not make its pods, for any reason without a rule of its own."""
-    refused = [event for event in evidence.troubles() if is_refusal(event) and _ALREADY not in event.message]
+    whole = {
+        (job.kind, job.name) for job in evidence.jobs if job.has("Available")
+    }  # a LeaderWorkerSet that tried again
+    refused = [
+        event
+        for event in evidence.troubles()
+        if is_refusal(event) and _ALREADY not in event.message and (event.kind, event.name) not in whole
+    ]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
         why, step = _refusal_of(event.message)
         yield finding(

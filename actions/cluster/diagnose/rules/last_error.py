@@ -69,9 +69,10 @@ _SECOND_HAND = (
     "Primary job  terminated normally",
     "returned non-zero exit status",
     "Please use a different submission_id",
+    ": Traceback (most recent call last):",
 )
-"""Messages of launchers and drivers about their children, of submitters whose job exists already, and of NCCL about a
-network that it then does without."""
+"""Messages of launchers and drivers about their children, of submitters whose job exists already, of NCCL about a
+network that it then does without; and of an exception about another one, which stands below it."""
 _ADVICE = re.compile(
     r"^\W{0,3}(?:INFO|DEBUG)\b|^\W{0,3}\S{0,40} (?:INFO|DEBUG)[: ]|\[(?:INFO|DEBUG)\]"
     r"|^\s{0,8}(?:[Hh]int|HINT|[Nn]ote|NOTE): "

@@ -10,7 +10,7 @@ from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
 from actions.cluster.diagnose.evidence import Condition, Evidence, Node
 from actions.cluster.diagnose.log_patterns import find_hits, log_texts, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import LOST_TAINTS, refusals
-from actions.fleet.facts import EventFacts
+from actions.fleet.facts import EventFacts, node_health
 
 _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
 _SPOT_TEXT = pattern(
@@ -46,6 +46,7 @@ def find_node_faults(evidence: Evidence) -> Iterator[Finding]:
     """Yield faults of nodes."""
     yield from _spot(evidence)
     yield from _lost(evidence)
+    yield from _unhealthy(evidence)
     yield from _full(evidence)
     yield from _addresses(evidence)
 
@@ -90,6 +91,27 @@ def _lost(evidence: Evidence) -> Iterator[Finding]:
             + ("." if is_new else " and resume from the last checkpoint."),
         )
     yield from _lost_by_event(evidence)
+
+
+_FAULTS = ("sagemaker.amazonaws.com/fault-types", "sagemaker.amazonaws.com/fault-reasons")
+
+
+def _unhealthy(evidence: Evidence) -> Iterator[Finding]:
+    """Yield what the health checks of HyperPod have against nodes."""
+    for node in evidence.nodes:
+        health = node_health(node.labels)
+        if not health or not (node.name == evidence.asked_node or _carries(evidence, node)):
+            continue
+        is_lost = "Pending" in health or "Failed" in health
+        yield finding(
+            Code.NODE_LOST if is_lost else Code.WAITING_FOR_NODE,
+            f"HyperPod keeps pods from node {node.name}: {health}",
+            [f"{name}: {node.labels[name]}" for name in node.labels if "health" in name or name in _FAULTS],
+            "HyperPod replaces or reboots it if the recovery of its instance group is automatic: see the group's nodes "
+            "with aws sagemaker list-cluster-nodes."
+            if is_lost
+            else "Wait: a deep health check takes up to two hours.",
+        )
 
 
 _START_SECONDS = 600.0

@@ -228,6 +228,8 @@ def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Find
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
     if pod.deleted_at and failed is not None and failed.exit_code in (137, 143) and failed.reason != "OOMKilled":
         return  # by its deletion
+    if failed is not None and failed.reason in _NOT_STARTED and container.state.kind == "running":
+        return  # what kept it from its start is over
     loops = waiting.reason == "CrashLoopBackOff"
     if failed is not None and (disruption := _disruption_of(pod)):
         yield _disrupted(pod, failed, disruption)
@@ -313,7 +315,8 @@ def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: Observe
 def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
     waiting = container.state
     lines = failed.message.strip().splitlines() if failed is not None else []
-    error = last_error(evidence, pod) or (lines[-1] if lines else _detail(waiting))
+    is_started = failed is None or failed.reason not in _NOT_STARTED  # a log is that of an earlier start, if any
+    error = (last_error(evidence, pod) if is_started else "") or (lines[-1] if lines else _detail(waiting))
     cause = (
         end_by_signal(evidence, pod, error)
         or error
@@ -343,7 +346,9 @@ def _next_step(pod: Pod, container: Container, failed: ObservedState | None, *, 
     """Return where to look for an error of no known family."""
     if failed is None and container.state.reason not in _NO_START_ERRORS:
         return "Correct what it names in the pod template or the image; the kubelet tries again by itself."
-    if failed is not None and (failed.reason in _NOT_STARTED or failed.exit_code in _NO_PROGRAM):
+    if failed is not None and failed.reason in _NOT_STARTED:
+        return "Correct what it names, in the image, the command or the node: the program never ran, so no log has it."
+    if failed is not None and failed.exit_code in _NO_PROGRAM:
         step = "Correct the image or the command"
     else:
         step = "Read its whole error" if is_told else "Its reason is in its log, which was not read"

@@ -98,7 +98,8 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 def scheduling_events(evidence: Evidence) -> Iterator[EventFacts]:
     """Yield a scheduler's events about pods that still have no node."""
-    return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
+    refused = (one for one in evidence.events if one.reason in NO_ROOM_REASONS and not one.is_of_placed_gang)
+    return (event for event in refused if is_unscheduled(evidence, event))
 
 
 RAISE_MAXIMUM = (

@@ -3,7 +3,7 @@
 Volcano's act only while the Deployment volcano-admission has a ready pod; before its first start the real ones are not
 registered either.
 
-Source: k8s.io/kubernetes `plugin/pkg/admission/storage/storageclass/setdefault`; recordings of Volcano 1.8.2 with
+Source: k8s.io/kubernetes `plugin/pkg/admission/storage/storageclass/setdefault`; the real Volcano 1.8.2 and 1.15.1 with
 vc-webhook-manager.
 """
 
@@ -85,26 +85,18 @@ _GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
 class VolcanoWebhooks:
-    """All of them.
-
-    Args:
-        needs_operator: Whether they wait for the Deployment; off where Volcano itself is under test.
-    """
-
-    def __init__(self, *, needs_operator: bool = True) -> None:
-        self._needs_operator = needs_operator
+    """All of them, while their Deployment has a ready pod."""
 
     def admit(self, review: AdmissionReview, store: Store) -> None:
         """See `AdmissionPlugin`."""
         check = _CHECKS.get((review.key, review.operation))
-        if check is not None and self._is_there(store):
+        if check is not None and _are_there(store):
             check(review, store)
 
-    def _is_there(self, store: Store) -> bool:
-        if not self._needs_operator:
-            return True
-        deployment = store.get(_DEPLOYMENTS, "volcano-system", "volcano-admission")
-        return deployment is not None and bool(dig(deployment.body, "status", "readyReplicas"))
+
+def _are_there(store: Store) -> bool:
+    deployment = store.get(_DEPLOYMENTS, "volcano-system", "volcano-admission")
+    return deployment is not None and bool(dig(deployment.body, "status", "readyReplicas"))
 
 
 def _create_queue(review: AdmissionReview, _store: Store) -> None:
@@ -131,19 +123,13 @@ def _create_group(review: AdmissionReview, _store: Store) -> None:
 
 
 def _create_pod(review: AdmissionReview, store: Store) -> None:
-    """Refuse a pod whose PodGroup stands in a queue that is missing or not open."""
+    """Refuse a pod whose PodGroup stands in a queue that is missing."""
     group = _group_of(review, store)
     if group is None:
         return
     name = str(dig(group, "spec", "queue") or "default")
-    queue = store.get(_QUEUES, "", name)
-    if queue is None:
-        why = f'unable to find job queue: queues.{_GROUP} "{name}" not found'
-    elif (state := dig(queue.body, "status", "state") or "Open") != "Open":
-        why = f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
-    else:
-        return
-    raise _denied("validatepod", f"failed :  {why};;")
+    if store.get(_QUEUES, "", name) is None:
+        raise _denied("validatepod", f'failed :  unable to find job queue: queues.{_GROUP} "{name}" not found;;')
 
 
 def _group_of(review: AdmissionReview, store: Store) -> Object | None:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 from actions.fleet.instance_types import InstanceTable, InstanceType
+from actions.fleet.node_amounts import devices_of
+from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document, labels_of
-from actions.sandbox.controllers.aws.machines import INSTANCE_TYPE, devices_of, has_efa
+from actions.sandbox.controllers.aws.machines import has_efa
 from actions.sandbox.controllers.core.pods import is_pod_ready
 
 _EFA_CHART = "aws-efa-k8s-device-plugin"

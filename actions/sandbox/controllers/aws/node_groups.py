@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.placement import is_ready
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -21,7 +22,6 @@ from actions.sandbox.controllers.aws.machines import (
     node_document,
     register_node,
 )
-from actions.sandbox.controllers.core.scheduler import is_ready
 from actions.sandbox.model.account import GroupStatus, Issue, NodeGroup, NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from actions.fleet.placement import is_ready, selects, tolerates
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import DAEMON_SETS, NODES, PODS, Document, is_deleting, key_of, labels_of
 from actions.sandbox.controllers.core.pods import PodControl, is_pod_ready, phase_of, pod_of, suffix
-from actions.sandbox.controllers.core.scheduler import is_ready, selects, tolerates
 
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),

@@ -10,6 +10,7 @@ import math
 
 import msgspec
 
+from actions.fleet.placement import is_met
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.conditions import condition, with_condition
@@ -20,7 +21,6 @@ from actions.sandbox.clientkit.kinds import (
     REPLICA_SETS,
     Document,
     is_deleting,
-    is_met,
     key_of,
     labels_of,
     owner_of,

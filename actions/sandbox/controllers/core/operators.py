@@ -14,19 +14,15 @@ class KubernetesOperator:
     Args:
         caches: That of Deployments among them.
         deployment: `namespace/name`.
-        is_needed: Off where the operator itself is under test, so that it counts as ready.
     """
 
-    def __init__(self, caches: Caches, deployment: str, *, is_needed: bool = True) -> None:
+    def __init__(self, caches: Caches, deployment: str) -> None:
         self._caches = caches
         self._deployment = deployment
-        self._is_needed = is_needed
 
     @property
     def is_ready(self) -> bool:
-        """True while the operator's Deployment has a ready pod, or the operator is not needed."""
-        if not self._is_needed:
-            return True
+        """True while the operator's Deployment has a ready pod."""
         deployment = self._caches[DEPLOYMENTS].get(self._deployment)
         return deployment is not None and bool((deployment.get("status") or {}).get("readyReplicas"))
 
@@ -37,5 +33,4 @@ class KubernetesOperator:
             if key_of(deployment) == self._deployment:
                 wake()
 
-        if self._is_needed:
-            self._caches[DEPLOYMENTS].listen(look)
+        self._caches[DEPLOYMENTS].listen(look)

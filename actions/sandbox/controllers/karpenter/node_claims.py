@@ -6,6 +6,9 @@ import zlib
 
 from actions.base.errors import MissingError
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.node_amounts import allocatable_of, devices_of, total_amounts_of
+from actions.fleet.node_offers import INSTANCE_TYPE
+from actions.fleet.placement import is_ready
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.conditions import condition, condition_of, is_true, with_condition
@@ -13,17 +16,12 @@ from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import EFA, NODE_CLAIMS, NODES, PODS, Document, is_deleting, key_of, labels_of
 from actions.sandbox.controllers.aws.machines import (
     DRAIN_POLL_SECONDS,
-    INSTANCE_TYPE,
     Machine,
-    allocatable_of,
-    capacity_of,
-    devices_of,
     drain_node,
     mark_ready,
     node_document,
     register_node,
 )
-from actions.sandbox.controllers.core.scheduler import is_ready
 from actions.sandbox.controllers.karpenter.pools import CLAIM_GUARD, SOURCE
 from actions.sandbox.model.options import SandboxOptions
 
@@ -79,7 +77,7 @@ class NodeClaimController(Controller):
         status = {
             "providerID": f"aws:///{machine.zone}/{machine.instance_id}",
             "imageID": "ami-0a1b2c3d4e5f60718",
-            "capacity": capacity_of(machine.type, has_devices=True, has_efa=machine.has_efa),
+            "capacity": total_amounts_of(machine.type, has_devices=True, has_efa=machine.has_efa),
             "allocatable": allocatable_of(machine.type, has_devices=True, has_efa=machine.has_efa),
         }
         await self._advance(claim, "Launched", status)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from actions.fleet.instance_types import InstanceType
+from actions.fleet.node_offers import INSTANCE_TYPE, NODE_POOL, Offer, exceeds, instances_for, limit_amounts
+from actions.fleet.placement import NodeSpace, spaces_of
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.conditions import condition, is_true, with_condition
@@ -25,16 +27,8 @@ from actions.sandbox.clientkit.kinds import (
     owner_reference,
     uid_of,
 )
-from actions.sandbox.controllers.aws.machines import INSTANCE_TYPE
 from actions.sandbox.controllers.core.pods import phase_of, suffix
-from actions.sandbox.controllers.core.scheduler import NodeSpace, needs_node, spaces_of
-from actions.sandbox.controllers.karpenter.offers import (
-    NODE_POOL,
-    Offer,
-    capacity_amounts,
-    exceeds,
-    instances_for,
-)
+from actions.sandbox.controllers.core.scheduler import needs_node
 from actions.sandbox.model.options import SandboxOptions
 
 SOURCE = "karpenter"
@@ -136,7 +130,7 @@ class Provisioner(Controller):
         used = {pool["metadata"]["name"]: self._used_of(pool) for pool in pools}
         for offer, members in instances_for(pods, self._spaces(), pools, self._types):
             pool = offer.pool["metadata"]["name"]
-            after = used[pool] + capacity_amounts(offer.type)
+            after = used[pool] + limit_amounts(offer.type)
             if exceeds(offer.pool["spec"].get("limits") or {}, after):
                 await self._refuse(members, pool)
                 continue
@@ -150,7 +144,7 @@ class Provisioner(Controller):
         used: Counter[str] = Counter()
         for claim in self._caches[NODE_CLAIMS].labelled(**{NODE_POOL: pool["metadata"]["name"]}):
             kind = kinds.get(labels_of(claim).get(INSTANCE_TYPE, ""))
-            used += capacity_amounts(kind) if kind is not None else Counter()
+            used += limit_amounts(kind) if kind is not None else Counter()
         return used
 
     async def _refuse(self, members: list[Document], pool: str) -> None:

@@ -1,6 +1,6 @@
 """The MPI operator's MPIJob controller, as version 0.6.0 behaves.
 
-Source: recordings of mpi-operator 0.6.0. It acts only while its Deployment has a ready pod.
+Source: the real mpi-operator 0.6.0 and 0.8.0. It acts only while its Deployment has a ready pod.
 """
 
 from __future__ import annotations
@@ -58,14 +58,13 @@ class MPIJobController(Controller):
     Args:
         client: The API.
         caches: Of MPIJobs, of all that it makes, and of Deployments.
-        needs_operator: Whether it waits for the operator's Deployment; off where the operator itself is under test.
     """
 
-    def __init__(self, client: ApiClient, caches: Caches, *, needs_operator: bool = True) -> None:
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = KubernetesOperator(caches, _OPERATOR, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, _OPERATOR)
         self._operator.on_change(lambda: self.wake_each(caches[MPI_JOBS]))
         caches[MPI_JOBS].listen(lambda job: self.wake(key_of(job)))
         self.wake_owners(MPI_JOBS, [caches[kind] for kind in (PODS, *MADE)])

@@ -1,6 +1,6 @@
 """The objects that the MPI operator makes for an MPIJob of Open MPI: service, host files, SSH key, workers, launcher.
 
-Source: recordings of mpi-operator 0.6.0 (names, labels, environment, volumes).
+Source: the real mpi-operator 0.6.0 and 0.8.0 (names, labels, environment, volumes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The training operator's PyTorchJob controller, as version 1.8.1 behaves.
 
-Source: recordings of training-operator 1.8.1. It acts only while its Deployment has a ready pod.
+Source: the real training-operator 1.8.1. It acts only while its Deployment has a ready pod.
 """
 
 from __future__ import annotations
@@ -53,14 +53,13 @@ class PyTorchJobController(Controller):
     Args:
         client: The API.
         caches: Of jobs, pods, services and deployments.
-        needs_operator: Whether it waits for the operator's Deployment; off where the operator itself is under test.
     """
 
-    def __init__(self, client: ApiClient, caches: Caches, *, needs_operator: bool = True) -> None:
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = KubernetesOperator(caches, _OPERATOR, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, _OPERATOR)
         self._pods = PodControl(client, caches, PYTORCH_JOBS, source=_SOURCE)
         self._unschedulable: set[tuple[str, str]] = set()
         caches[PYTORCH_JOBS].listen(lambda job: self.wake(key_of(job)))
@@ -115,6 +114,7 @@ class PyTorchJobController(Controller):
 
     async def _judge(self, job: Document, role: str, pod: Document) -> bool:
         """Record a pod's end, delete it if it is to be made again. Return whether its failure is the job's end."""
+        await self._record_containers(job, pod)
         await self._record_unschedulable(job, pod)
         code = _exit_code(pod)
         if code is not None:
@@ -131,6 +131,22 @@ class PyTorchJobController(Controller):
             job, PYTORCH_JOBS, "PyTorchJobRestarting", message, source=_SOURCE, is_warning=True
         )
         return False
+
+    async def _record_containers(self, job: Document, pod: Document) -> None:
+        """Record what has ended or waits in a pod that the kubelet has not given up."""
+        if phase_of(pod) in ("Succeeded", "Failed"):
+            return
+        for one in (pod.get("status") or {}).get("containerStatuses") or ():
+            about = f"Error pod {pod['metadata']['name']} container {one['name']}"
+            ended, waits = one["state"].get("terminated"), one["state"].get("waiting")
+            if ended and ended["exitCode"]:
+                message = f"{about} exitCode: {ended['exitCode']} terminated message: {ended.get('message', '')}"
+            elif waits and waits.get("message"):
+                message = f"{about} waiting message: {waits['message']}"
+            else:
+                continue
+            reason = (ended or waits)["reason"]
+            await self._client.record_event(job, PYTORCH_JOBS, reason, message, source=_SOURCE, is_warning=True)
 
     async def _record_unschedulable(self, job: Document, pod: Document) -> None:
         for condition in (pod.get("status") or {}).get("conditions") or ():

@@ -1,6 +1,6 @@
 """The objects that the training operator makes for a PyTorchJob: pods, services.
 
-Source: recordings of training-operator 1.8.1 (names, labels, environment, order).
+Source: the real training-operator 1.8.1 (names, labels, environment, order).
 """
 
 from __future__ import annotations

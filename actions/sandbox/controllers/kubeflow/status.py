@@ -1,6 +1,6 @@
 """The status of MPIJobs and PyTorchJobs, as their operators derive it from pods, with the events of its changes.
 
-Source: recordings of mpi-operator 0.6.0 and training-operator 1.8.1 (conditions, reasons, messages, replica statuses).
+Source: the real mpi-operator 0.6.0 and training-operator 1.8.1 (conditions, reasons, messages, replica statuses).
 """
 
 from __future__ import annotations

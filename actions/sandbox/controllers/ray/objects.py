@@ -2,7 +2,7 @@
 
 The head's Service, the PodGroup; replicas of groups, and sums of what containers request.
 
-Source: recordings of KubeRay 1.1.1 (also `desired*` of the status, `minMember` and `minResources` of the PodGroup).
+Source: the real KubeRay 1.1.1 (also `desired*` of the status, `minMember` and `minResources` of the PodGroup).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pods that KubeRay makes of a RayCluster's templates.
 
-Source: recordings of KubeRay 1.1.1 (start command, environment, probes, volumes, init container).
+Source: the real KubeRay 1.1.1 (start command, environment, probes, volumes, init container).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """KubeRay's RayCluster controller, as version 1.1.1 behaves, and the status that it derives.
 
-Source: recordings of KubeRay 1.1.1, started with `--enable-batch-scheduler`. It acts only while its Deployment has a
+Source: the real KubeRay 1.1.1, started with `--enable-batch-scheduler`. It acts only while its Deployment has a
 ready pod and the PodGroup CRD is there: without that CRD the real one reconciles no RayCluster at all. Once ready, a
 cluster stays ready whatever becomes of its pods; a reason stays when its cause has passed.
 """
@@ -135,14 +135,13 @@ class RayClusterController(Controller):
     Args:
         client: The API.
         caches: Of RayClusters, pods, Services, PodGroups, CRDs and Deployments.
-        needs_operator: Whether it waits for the operator's Deployment; off where the operator itself is under test.
     """
 
-    def __init__(self, client: ApiClient, caches: Caches, *, needs_operator: bool = True) -> None:
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
-        self._operator = KubernetesOperator(caches, KUBERAY, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, KUBERAY)
         caches[RAY_CLUSTERS].listen(lambda cluster: self.wake(key_of(cluster)))
         self.wake_owners(RAY_CLUSTERS, [caches[kind] for kind in (PODS, SERVICES, POD_GROUPS)])
         self._operator.on_change(lambda: self.wake_each(caches[RAY_CLUSTERS]))

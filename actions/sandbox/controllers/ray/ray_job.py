@@ -1,6 +1,6 @@
 """KubeRay's RayJob controller, as version 1.1.1 behaves.
 
-Source: recordings of KubeRay 1.1.1. It acts only while its Deployment has a ready pod. The operator writes its
+Source: the real KubeRay 1.1.1. It acts only while its Deployment has a ready pod. The operator writes its
 objections to a RayJob to its own log only: the object stays as it is.
 """
 
@@ -58,15 +58,14 @@ class RayJobController(Controller):
         client: The API.
         caches: Of RayJobs, RayClusters, Jobs and Deployments.
         dashboard: Of the Ray heads.
-        needs_operator: Whether it waits for the operator's Deployment; off where the operator itself is under test.
     """
 
-    def __init__(self, client: ApiClient, caches: Caches, dashboard: Dashboard, *, needs_operator: bool = True) -> None:
+    def __init__(self, client: ApiClient, caches: Caches, dashboard: Dashboard) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
         self._dashboard = dashboard
-        self._operator = KubernetesOperator(caches, KUBERAY, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, KUBERAY)
         self._phases: dict[str, Phase] = {
             "": self._begin,
             "Initializing": self._initialise,

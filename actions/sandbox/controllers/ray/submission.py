@@ -3,7 +3,7 @@
 KubeRay requests the state of a job from the dashboard, and stops one there. The real operator reaches it by
 the head's Service; a client of the API reaches the same port of the head's pod.
 
-Source: recordings of KubeRay 1.1.1.
+Source: the real KubeRay 1.1.1.
 """
 
 from __future__ import annotations

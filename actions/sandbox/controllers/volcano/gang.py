@@ -1,6 +1,6 @@
 """An attempt to place a gang, and the status of PodGroups and Queues that follows from it.
 
-Source: recordings of Volcano 1.8.2 with the actions and plugins of its release; the names of phases and counters are
+Source: the real Volcano 1.8.2 and 1.15.1 with the actions and plugins of its release; names of phases and counters are
 those of its API.
 """
 
@@ -13,19 +13,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from actions.cluster.state.pod_requests import parse_quantity
+from actions.fleet.placement import PODS_RESOURCE, Amounts, NodeSpace, promised_share, requests_of, selects, tolerates
 from actions.sandbox.clientkit.conditions import with_condition
 from actions.sandbox.clientkit.kinds import Document, is_deleting, uid_of
 from actions.sandbox.controllers.core.pods import phase_of
-from actions.sandbox.controllers.core.scheduler import (
-    PODS_RESOURCE,
-    Amounts,
-    NodeSpace,
-    needs_node,
-    promised_share,
-    requests_of,
-    selects,
-    tolerates,
-)
+from actions.sandbox.controllers.core.scheduler import needs_node
 from actions.sandbox.model.quantities import sum_quantities
 
 _FIRST_RESOURCES = ("cpu", "memory")
@@ -81,17 +73,15 @@ class Gang(msgspec.Struct):
         """True if enough pods have a node, with those that the attempt has placed."""
         return self.allocated + len(self.placed) >= self.least
 
-    def place(self, spaces: Iterable[NodeSpace], problem_of: Callable[[Document], str], *, first: int = 0) -> None:
+    def place(self, spaces: Iterable[NodeSpace], problem_of: Callable[[Document], str]) -> None:
         """Try to give every waiting pod a node; give up at the first that fits nowhere.
 
         Args:
             spaces: All nodes; what is placed is counted on them, also if it is not enough in the end.
             problem_of: Why a pod cannot go to any node, whatever is free; empty if it can.
-            first: Which of the waiting pods is tried first, counted round and round.
         """
-        nodes, waiting = list(spaces), self.pending
-        first %= len(waiting) or 1
-        for pod in (*waiting[first:], *waiting[:first]):
+        nodes = list(spaces)
+        for pod in self.pending:
             reasons = [reason_against(pod, node) for node in nodes]
             problem = problem_of(pod)
             fitting = [node for node, reason in zip(nodes, reasons, strict=True) if not reason]
@@ -108,16 +98,26 @@ class Gang(msgspec.Struct):
 
     def waiting_message(self) -> str:
         """Return the message of its event while it is not ready; the number of waiting pods comes first."""
-        return f"{len(self.pending)}{self._of_all()}"
+        return f"{len(self.pending) - len(self.placed)}{self._of_all()}"
 
     def _of_all(self) -> str:
-        counts = self.statuses | Counter(minAvailable=self.least)
-        states = ", ".join(sorted(f"{count} {name}" for name, count in counts.items() if count))
-        waiting = len(self.pending)
-        parts = ((len(self.placed), "Schedulable"), (waiting - len(self.placed), "Unschedulable"))
-        detail = ", ".join(f"{count} {name}" for count, name in parts if count)
-        pending = f"; {_PENDING}: {detail}" if detail else ""
-        return f"/{len(self.pods)} tasks in gang unschedulable: pod group is not ready, {states}{pending}"
+        return f"/{len(self.pods)} tasks in gang unschedulable: {self.not_ready_message()}"
+
+    def not_ready_message(self) -> str:
+        """Return the message of a pod without one of its own: the numbers of pods by state after the attempt."""
+        waiting = len(self.pending) - len(self.placed)
+        tried = {_PENDING: waiting, "Allocated": len(self.placed), "minAvailable": self.least}
+        states = {**self.statuses, **tried}
+        text = ", ".join(sorted(f"{count} {name}" for name, count in states.items() if count))
+        reason = next(
+            (f". Origin reason is {_name_of(self.pods, uid)}: {why}" for uid, why in self.refused.items()), ""
+        )
+        pending = f"; {_PENDING}: {waiting} Unschedulable" if waiting else ""
+        return f"pod group is not ready, {text}{pending}{reason}"
+
+
+def _name_of(pods: list[Document], uid: str) -> str:
+    return next(str(pod["metadata"]["name"]) for pod in pods if uid_of(pod) == uid)
 
 
 def reason_against(pod: Document, node: NodeSpace) -> str:
@@ -127,11 +127,9 @@ def reason_against(pod: Document, node: NodeSpace) -> str:
         if wanted.get(resource, 0.0) > node.free(resource) + 1e-9:
             return f"Insufficient {resource}"
     if not selects(pod, node.labels):
-        return "plugin NodeAffinity predicates failed node(s) didn't match Pod's node affinity/selector"
-    taint = next((taint for taint in node.taints if not tolerates(pod, taint)), None)
-    if taint is not None:
-        blocking = f"{taint['key']}: {taint.get('value', '')}"
-        return f"plugin TaintToleration predicates failed node(s) had untolerated taint {{{blocking}}}"
+        return "node(s) didn't match Pod's node affinity/selector"
+    if any(not tolerates(pod, taint) for taint in node.taints):
+        return "node(s) had untolerated taint(s)"
     return "node(s) pod number exceeded" if node.free(PODS_RESOURCE) < 1 else ""
 
 
@@ -147,7 +145,6 @@ def least_resources(group: Document) -> Amounts:
 
 
 PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED = "Pending", "Inqueue", "Running", "Unknown", "Completed"
-OPEN, CLOSING, CLOSED = "Open", "Closing", "Closed"
 _COUNTERS = (PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED)
 _READY = "tasks in gang are ready to be scheduled"
 

@@ -1,6 +1,6 @@
-"""Volcano's scheduler, as version 1.8.2 behaves: gangs in queues, all or nothing, a cycle a second.
+"""Volcano's scheduler and its controller of Queues, version 1.15.1: gangs in queues, all or nothing, a cycle a second.
 
-Source: recordings of Volcano 1.8.2 with the actions and plugins of its release. It acts only while the Deployment
+Source: the real Volcano 1.8.2 and 1.15.1 with the actions and plugins of its release. It acts only while the Deployment
 volcano-scheduler has a ready pod.
 """
 
@@ -9,26 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actions.cluster.state.pod_requests import parse_quantity
+from actions.fleet.placement import PODS_RESOURCE, Amounts, NodeSpace, spaces_of
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
-from actions.sandbox.clientkit.kinds import CLAIMS, NODES, POD_GROUPS, PODS, QUEUES, Document, key_of, uid_of
+from actions.sandbox.clientkit.kinds import (
+    CLAIMS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    Document,
+    is_deleting,
+    key_of,
+    uid_of,
+)
 from actions.sandbox.controllers.core.operators import KubernetesOperator
 from actions.sandbox.controllers.core.pods import phase_of
-from actions.sandbox.controllers.core.scheduler import (
-    PODS_RESOURCE,
-    Amounts,
-    NodeSpace,
-    assign,
-    claim_problem,
-    mark_unschedulable,
-    spaces_of,
-)
+from actions.sandbox.controllers.core.scheduler import assign, claim_problem, mark_unschedulable
 from actions.sandbox.controllers.volcano.gang import (
     INQUEUE,
     PENDING,
     Gang,
     allocated_of,
+    counters,
     group_status,
     least_resources,
     phase_of_group,
@@ -36,6 +40,7 @@ from actions.sandbox.controllers.volcano.gang import (
 )
 
 SCHEDULER = "volcano-system/volcano-scheduler"
+_CONTROLLERS = "volcano-system/volcano-controllers"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 _SOURCE = "volcano"
 _PERIOD_SECONDS = 1.0
@@ -51,30 +56,20 @@ class VolcanoScheduler(Controller):
     Args:
         client: The API.
         caches: Those of PodGroups, Queues, pods, nodes, claims and Deployments.
-        needs_operator: Wait for the Deployment; off where Volcano itself is under test.
         period_seconds: The pause between cycles.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        caches: Caches,
-        *,
-        needs_operator: bool = True,
-        period_seconds: float = _PERIOD_SECONDS,
-    ) -> None:
+    def __init__(self, client: ApiClient, caches: Caches, *, period_seconds: float = _PERIOD_SECONDS) -> None:
         super().__init__()
         self._period_seconds = period_seconds
         self._client = client
         self._caches = caches
-        self._operator = KubernetesOperator(caches, SCHEDULER, is_needed=needs_operator)
+        self._operator = KubernetesOperator(caches, SCHEDULER)
         self._is_due = False
         self._grown: dict[str, tuple[int, float]] = {}
         """PodGroup's uid → how many pods it has, and since when (monotonic)."""
         self._reported: dict[str, tuple[str, str]] = {}
         """Pod's uid → reason and message that were last reported to it."""
-        self._attempts: dict[str, int] = {}
-        """PodGroup's uid → how often its pods have been tried: each time another one comes first."""
         caches[QUEUES].listen(self._on_queue)
         caches[POD_GROUPS].listen(self._on_group)
         for kind in (PODS, NODES, CLAIMS):
@@ -119,7 +114,6 @@ class VolcanoScheduler(Controller):
         known = {uid_of(pod) for gang in gangs for pod in gang.pods}
         groups = {uid_of(group) for group in self._caches[POD_GROUPS].objects.values()}
         self._grown = {uid: grown for uid, grown in self._grown.items() if uid in groups}
-        self._attempts = {uid: count for uid, count in self._attempts.items() if uid in groups}
         self._reported = {uid: reported for uid, reported in self._reported.items() if uid in known}
         return self._period_seconds if is_unsettled else None
 
@@ -184,7 +178,7 @@ class VolcanoScheduler(Controller):
         for name, amount in wanted.items():
             idle = total.get(name, 0.0) * _OVERCOMMIT - used.get(name, 0.0)
             if amount + admitted.get(name, 0.0) > idle + 1e-6:
-                return "resource in cluster is overused"
+                return f"resource in cluster is overused: overused {name}"
         queue = self._caches[QUEUES].get(queue_of_group(gang.group))
         limits = _limits(queue or {}, total)
         beside = [one for one in others if queue_of_group(one.group) == queue_of_group(gang.group)]
@@ -204,9 +198,7 @@ class VolcanoScheduler(Controller):
     async def _place(self, gang: Gang, spaces: list[NodeSpace]) -> None:
         """Bind the gang's waiting pods if enough of it fits, else none of them."""
         before = [dict(node.promised) for node in spaces]
-        uid = uid_of(gang.group)
-        gang.place(spaces, lambda pod: claim_problem(pod, self._caches), first=self._attempts.get(uid, 0))
-        self._attempts[uid] = self._attempts.get(uid, 0) + 1
+        gang.place(spaces, lambda pod: claim_problem(pod, self._caches))
         if not gang.is_ready:
             for node, promised in zip(spaces, before, strict=True):
                 node.promised = promised
@@ -224,9 +216,9 @@ class VolcanoScheduler(Controller):
     async def _report(self, gang: Gang, phase: str) -> None:
         """Write the PodGroup's status, and report to waiting pods and the PodGroup what is missing."""
         if not gang.is_ready:
-            reported = gang.waiting_message()
+            message = gang.waiting_message()
             await self._client.record_event(
-                gang.group, POD_GROUPS, "Unschedulable", reported, source=_SOURCE, is_warning=True
+                gang.group, POD_GROUPS, "Unschedulable", message, source=_SOURCE, is_warning=True
             )
             for pod in gang.pending:
                 await self._turn_down(gang, pod)
@@ -243,9 +235,10 @@ class VolcanoScheduler(Controller):
     async def _turn_down(self, gang: Gang, pod: Document) -> None:
         uid = uid_of(pod)
         if uid in gang.placed:
-            reported = ("Schedulable", f"Pod {key_of(pod)} can possibly be assigned to {gang.placed[uid]}")
+            where = f"{gang.placed[uid]}, once minAvailable is satisfied"
+            reported = ("Schedulable", f"Pod {key_of(pod)} can possibly be assigned to {where}")
         else:
-            reported = ("Unschedulable", gang.refused.get(uid) or gang.shortage_message())
+            reported = ("Unschedulable", gang.refused.get(uid) or gang.not_ready_message())
         if self._reported.get(uid) != reported:
             self._reported[uid] = reported
             await mark_unschedulable(self._client, pod, *reported, source=_SOURCE)
@@ -282,3 +275,39 @@ def _limits(queue: Document, total: Amounts) -> Amounts:
     capability = (queue.get("spec") or {}).get("capability") or {}
     limits = {name: parse_quantity(str(amount)) for name, amount in capability.items()}
     return {name: min(total.get(name, limit), limit) for name, limit in (total | limits).items()}
+
+
+class VolcanoQueueController(Controller):
+    """Reconciles Queues: their state and counters, while the Deployment volcano-controllers has a ready pod.
+
+    Args:
+        client: The API.
+        caches: Of Queues, PodGroups and Deployments.
+    """
+
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
+        super().__init__()
+        self._client = client
+        self._caches = caches
+        self._operator = KubernetesOperator(caches, _CONTROLLERS)
+        caches[QUEUES].listen(lambda queue: self.wake(key_of(queue)))
+        caches[POD_GROUPS].listen(self._on_group)
+        self._operator.on_change(lambda: self.wake_each(caches[QUEUES]))
+
+    def _on_group(self, group: Document) -> None:
+        self.wake(str(group["spec"].get("queue") or ""))
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bring the status up to date: a Queue is always open."""
+        queue = self._caches[QUEUES].get(key)
+        if queue is None or is_deleting(queue) or not self._operator.is_ready:
+            return None
+        groups = [one for one in self._caches[POD_GROUPS].objects.values() if one["spec"].get("queue") == key]
+        old = queue.get("status") or {}
+        new = {"state": "Open", **counters(groups)}
+        if "allocated" not in old:
+            new |= {"allocated": {}, "reservation": {}}
+        change = {name: value for name, value in new.items() if old.get(name) != value}
+        if change:
+            await self._client.patch_status(QUEUES, queue, change)
+        return None

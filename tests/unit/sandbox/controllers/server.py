@@ -12,17 +12,15 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
-from actions.base.clock import Clock, SystemClock
+from actions.base.clock import SystemClock
 from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.client import ApiClient
-from actions.sandbox.clientkit.kinds import DEFINITIONS, Document, Kind, kind_named
+from actions.sandbox.clientkit.kinds import DEFINITIONS, DEPLOYMENTS, NAMESPACES, Document, Kind, kind_named
 from actions.sandbox.controllers.start import start_controllers
-from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.keys import AccessKey
@@ -47,13 +45,10 @@ _PATIENCE_SECONDS = 90.0
 
 
 @asynccontextmanager
-async def bare_api(
-    folder: Path, webhooks: Sequence[AdmissionPlugin] = (), clock: Clock | None = None, store: Store | None = None
-) -> AsyncIterator[ApiClient]:
+async def bare_api(folder: Path, webhooks: Sequence[AdmissionPlugin] = ()) -> AsyncIterator[ApiClient]:
     """The API alone: nothing is reconciled."""
-    time = clock or SystemClock()
-    parts = SandboxParts(Kubelet(FAST, time), webhooks=webhooks, panel=FaultPanel(time), store=store or Store())
-    async with serving(folder, FAST, parts, clock=time) as server, _client(server.kubeconfig, time) as client:
+    parts = SandboxParts(Kubelet(FAST), webhooks=webhooks)
+    async with serving(folder, FAST, parts) as server, _client(server.kubeconfig) as client:
         yield client
 
 
@@ -85,10 +80,10 @@ async def cloud_alone(folder: Path, options: SandboxOptions = FAST) -> AsyncIter
 
 
 @asynccontextmanager
-async def _client(kubeconfig: Path, clock: Clock | None = None) -> AsyncIterator[ApiClient]:
+async def _client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
     session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
     try:
-        yield ApiClient(session, clock or SystemClock())
+        yield ApiClient(session, SystemClock())
     finally:
         await session.aclose()
 
@@ -119,6 +114,22 @@ async def apply_all(client: ApiClient, documents: list[Document]) -> None:
         await client.create(kind, document)
 
 
+async def put_operator(client: ApiClient, deployment: str) -> None:
+    """Put an operator's Deployment there, with a ready pod.
+
+    Args:
+        client: The API.
+        deployment: `namespace/name`.
+    """
+    namespace, _, name = deployment.partition("/")
+    await client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "manager", "image": name}]}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    made = await client.create(DEPLOYMENTS, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    assert made is not None
+    await client.patch_status(DEPLOYMENTS, made, {"readyReplicas": 1})
+
+
 def mirrored(name: str) -> list[Document]:
     """The demo's manifests of an operator, `NAME/VERSION`."""
     return copy.deepcopy(_mirrored(name))
@@ -128,6 +139,31 @@ def mirrored(name: str) -> list[Document]:
 def _mirrored(name: str) -> list[Document]:
     text = asset(f"mirror/{name}/manifest.yaml").read_text(encoding="utf-8")
     return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
+
+
+def definitions_of(name: str) -> list[Document]:
+    """The CRDs in the demo's manifests of an operator."""
+    return [document for document in mirrored(name) if document["kind"] == DEFINITIONS.kind]
+
+
+def pod_group_definition() -> Document:
+    """The CRD of PodGroups, which like the real one has no status subresource."""
+    return next(one for one in definitions_of("volcano/1.15.1") if one["metadata"]["name"].startswith("podgroups."))
+
+
+def running(pod: Document) -> Document:
+    """The status of a pod that runs and is ready."""
+    conditions = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    containers = [
+        {"name": one["name"], "image": one["image"], "ready": True, "restartCount": 0, "state": {"running": {}}}
+        for one in pod["spec"]["containers"]
+    ]
+    return {
+        "phase": "Running",
+        "podIP": "10.0.0.9",
+        "conditions": [{"type": name, "status": "True"} for name in conditions],
+        "containerStatuses": containers,
+    }
 
 
 def training_operator() -> list[Document]:

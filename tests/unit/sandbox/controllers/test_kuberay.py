@@ -25,12 +25,21 @@ from actions.sandbox.clientkit.kinds import (
     SERVICES,
     Document,
 )
-from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
+from actions.sandbox.controllers.ray.ray_cluster import KUBERAY, RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
-from tests.operators.kuberay import RecordedDashboard, definitions, pod_group_definition
-from tests.operators.world import running
+from actions.sandbox.controllers.ray.submission import DashboardAddress, JobInfo, UnknownJob
 from tests.support import polling
-from tests.unit.sandbox.controllers.server import apply_all, bare_api, mirrored, until, whole_cluster
+from tests.unit.sandbox.controllers.server import (
+    apply_all,
+    bare_api,
+    definitions_of,
+    mirrored,
+    pod_group_definition,
+    put_operator,
+    running,
+    until,
+    whole_cluster,
+)
 
 _KINDS = (PODS, SERVICES, JOBS, DEPLOYMENTS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS)
 
@@ -56,11 +65,21 @@ def a_cluster(**spec: Any) -> Document:
     }
 
 
+class EmptyDashboard:
+    """A dashboard of a head that has been given no job."""
+
+    async def job(self, _address: DashboardAddress, job_id: str) -> JobInfo:
+        raise UnknownJob(job_id)
+
+    async def stop(self, _address: DashboardAddress, _job_id: str) -> None:
+        """There is nothing to stop."""
+
+
 class NotingController(RayClusterController):
     """Notes each cluster that it has looked at."""
 
     def __init__(self, client: ApiClient, caches: Caches, looked_at: list[str]) -> None:
-        super().__init__(client, caches, needs_operator=False)
+        super().__init__(client, caches)
         self._looked_at = looked_at
 
     async def reconcile(self, key: str) -> float | None:
@@ -76,13 +95,14 @@ async def operated(
     """The API with our RayCluster controller, which notes what it has looked at, and nobody else."""
     async with bare_api(folder) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "default"}})
-        for definition in definitions():
+        await put_operator(client, KUBERAY)
+        for definition in (*definitions_of("kuberay/1.1.1"), pod_group_definition()):
             if has_volcano or definition["spec"]["names"]["kind"] != "PodGroup":
                 await client.create(DEFINITIONS, definition)
         async with watching(client.session, _KINDS, SystemClock()) as caches:
             controllers = (
                 NotingController(client, caches, [] if looked_at is None else looked_at),
-                RayJobController(client, caches, RecordedDashboard(), needs_operator=False),
+                RayJobController(client, caches, EmptyDashboard()),
             )
             tasks = [asyncio.create_task(controller.run()) for controller in controllers]
             try:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.node_offers import exceeds, limit_amounts
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, PODS, Document
-from actions.sandbox.controllers.karpenter.offers import capacity_amounts, exceeds
 from tests.unit.sandbox.controllers.server import until, whole_cluster
 
 _TYPE = "g5.12xlarge"
@@ -23,7 +23,7 @@ _TYPE = "g5.12xlarge"
 def test_limits_count_cores_memory_devices_and_nodes(limits: Document, expected: bool) -> None:
     kind = InstanceTable.load().find(_TYPE)
     assert kind is not None
-    assert exceeds(limits, capacity_amounts(kind)) is expected
+    assert exceeds(limits, limit_amounts(kind)) is expected
 
 
 async def test_pods_beyond_the_limit_wait_and_are_told_why(tmp_path: Path) -> None:

@@ -1,0 +1,182 @@
+"""Room for the pods of a launch: on the nodes that are there, or on those that node pools may start. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from actions.fleet.instance_types import InstanceType
+from actions.fleet.node_offers import UNFORESEEN, exceeds, instances_for, limit_amounts
+from actions.fleet.placement import (
+    Amounts,
+    Document,
+    NodeSpace,
+    is_selected,
+    reasons_against,
+    requests_of,
+    required_terms,
+    unschedulable_message,
+)
+from actions.fleet.quantity import parse_quantity
+
+_ACCELERATORS = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "amd.com/gpu")
+_SHARED = ("cpu", "memory")
+
+
+class PodSet(msgspec.Struct, frozen=True):
+    """Pods that are all alike, as an object asks for them."""
+
+    name: str
+    pod: Document
+    """One of them: metadata and spec."""
+    count: int = 1
+    least: int = 1
+    """So many have to run at once."""
+    queue: str = ""
+    """The LocalQueue of Kueue that admits them; empty for none."""
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """The places that the pods of a launch get."""
+
+    shares: Mapping[str, float]
+    """The part of each node that they take, by its name: 1.0 if they take all of its accelerators."""
+    started: Mapping[str, int]
+    """Nodes that pools would start for them, by instance type."""
+    placed: Mapping[str, int]
+    """Pods that have a place, by group."""
+    refused: Mapping[str, str]
+    """The reason why the others have none, by group, in the words of the scheduler or of Karpenter."""
+
+
+def fit_of(
+    groups: Sequence[PodSet],
+    spaces: Sequence[NodeSpace],
+    pools: Sequence[Document] = (),
+    types: Sequence[InstanceType] = (),
+) -> Fit:
+    """Place pods, group by group, on nodes by their names, then on nodes that pools would start.
+
+    Volumes, spread and affinity between pods are not looked at.
+
+    Args:
+        groups: What is placed.
+        spaces: Nodes, with what is taken already; they are not changed.
+        pools: Karpenter's NodePools, with their status.
+        types: Known instance types.
+    """
+    spaces = [NodeSpace(one.name, one.labels, one.taints, one.offered, dict(one.promised)) for one in spaces]
+    more = _Pools(pools, types)
+    shares: dict[str, float] = {}
+    placed: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    for group in groups:
+        wanted, rest = requests_of(group.pod), group.count
+        for space in spaces:
+            here = min(rest, _room(wanted, space)) if rest and is_selected(group.pod, space) else 0
+            if here:
+                space.promise({name: amount * here for name, amount in wanted.items()})
+                shares[space.name] = min(1.0, shares.get(space.name, 0.0) + here * share_of(wanted, space))
+                rest -= here
+        if rest:
+            rest, limited = more.start(group.pod, rest)
+            reasons = (reasons_against(group.pod, space) for space in spaces)
+            refused |= {group.name: limited or unschedulable_message(reasons)} if rest else {}
+        placed[group.name] = group.count - rest
+    return Fit(shares, dict(more.started), placed, refused)
+
+
+class _Pools:
+    """NodePools, with what they would start."""
+
+    def __init__(self, pools: Sequence[Document], types: Sequence[InstanceType]) -> None:
+        self._pools = pools
+        self._types = types
+        self._used = {pool["metadata"]["name"]: _used(pool) for pool in pools}
+        self.started: Counter[str] = Counter()
+
+    def start(self, pod: Document, count: int) -> tuple[int, str]:
+        """Start nodes for pods; return how many pods are left, and the pool whose limit is the reason, if one is."""
+        limited = ""
+        for offer, members in instances_for([_foreseen(pod, self._pools)] * count, [], self._pools, self._types):
+            pool = offer.pool["metadata"]["name"]
+            after = self._used[pool] + limit_amounts(offer.type)
+            if exceeds(offer.pool["spec"].get("limits") or {}, after):
+                limited = f'Failed to schedule pod, all available instance types exceed limits for nodepool: "{pool}"'
+                continue
+            self._used[pool] = after
+            self.started[offer.type.name] += 1
+            count -= len(members)
+        return count, limited
+
+
+def share_of(wanted: Amounts, space: NodeSpace) -> float:
+    """Return the part of a node that a pod takes: of its accelerators if it asks for any, else of CPU or memory."""
+    names = [name for name in _ACCELERATORS if wanted.get(name)] or _SHARED
+    return max((wanted.get(name, 0.0) / space.offered[name] for name in names if space.offered.get(name)), default=0.0)
+
+
+def _room(wanted: Amounts, space: NodeSpace) -> int:
+    return max(0, min(math.floor(space.free(name) / amount + 1e-9) for name, amount in wanted.items() if amount > 0))
+
+
+def _used(pool: Document) -> Counter[str]:
+    """Return what the instances of a pool count for in its limits."""
+    amounts = (pool.get("status") or {}).get("resources") or {}
+    return Counter({name: int(parse_quantity(str(amount))) for name, amount in amounts.items()})
+
+
+def _foreseen(pod: Document, pools: Iterable[Document]) -> Document:
+    """Return a pod without demands for labels that only a started node has: its zone, and what pools may choose."""
+    chosen = {one["key"] for pool in pools for one in pool["spec"]["template"]["spec"].get("requirements") or ()}
+    unforeseen = UNFORESEEN | {key for key in chosen if "instance-" not in key and not key.startswith("karpenter.sh/")}
+    selector = pod["spec"].get("nodeSelector") or {}
+    affinity = {name: part for name, part in (pod["spec"].get("affinity") or {}).items() if name != "nodeAffinity"}
+    terms = [
+        {"matchExpressions": [one for one in term if one["key"] not in unforeseen]} for term in required_terms(pod)
+    ]
+    if terms:
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = {
+        **pod["spec"],
+        "nodeSelector": {key: value for key, value in selector.items() if key not in unforeseen},
+        "affinity": affinity,
+    }
+    return {**pod, "spec": spec}
+
+
+def kueue_refusal(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
+    """Return why Kueue can never admit a group, in its words; empty if it may, or that is not known.
+
+    Args:
+        group: With a queue.
+        local: LocalQueues of its namespace by name.
+        clusters: ClusterQueues by name; empty if they may not be read.
+
+    Source: messages of Kueue's flavor assigner and queue manager (v0.17).
+    """
+    queue = local.get(group.queue)
+    if queue is None:
+        return f"LocalQueue {group.queue} doesn't exist"
+    cluster = clusters.get(str(queue["spec"].get("clusterQueue")))
+    if cluster is None:
+        return ""
+    most: dict[str, tuple[float, str]] = {}
+    for flavor in (one for part in cluster["spec"].get("resourceGroups") or () for one in part.get("flavors") or ()):
+        for resource in flavor.get("resources") or ():
+            quota = parse_quantity(str(resource.get("nominalQuota", "0")))
+            if cluster["spec"].get("cohort") or cluster["spec"].get("cohortName"):
+                limit = resource.get("borrowingLimit")
+                quota = math.inf if limit is None else quota + parse_quantity(str(limit))
+            most[resource["name"]] = max(most.get(resource["name"], (-1.0, "")), (quota, str(flavor.get("name"))))
+    for name, amount in requests_of(group.pod).items():
+        quota, flavor_name = most.get(name, (math.inf, ""))
+        if amount * group.least > quota:
+            return (
+                f"couldn't assign flavors to pod set {group.name}: insufficient quota for {name} in flavor"
+                f" {flavor_name}, request > maximum capacity ({amount * group.least:g} > {quota:g})"
+            )
+    return ""

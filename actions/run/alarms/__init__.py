@@ -1,0 +1,1 @@
+"""Alarms of runs and of jobs: found, recorded once, and sent by a hook or a webhook."""

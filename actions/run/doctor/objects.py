@@ -1,0 +1,205 @@
+"""The answers of a cluster to the objects of a launch before there is a run: namespace, kinds, dry run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.executors import in_thread
+from actions.base.wording import counted
+from actions.blueprint.launch_plan import counted_templates
+from actions.blueprint.stages import HelmStage, ManifestsStage
+from actions.cluster.http.errors import ApiAccessError, ApiConflictError
+from actions.cluster.objects.apply import exists_already
+from actions.cluster.objects.client import ObjectRef, ref_of
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.context.access import ClusterConnection
+from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.report import Question
+from actions.run.doctor.sources import is_there
+
+NAMESPACE_CHECK, DRY_RUN_CHECK = "namespace", "dry run"
+_AT_ONCE = 8
+_LONGEST = 60
+"""Of 63 characters, without the number."""
+_OF_RBAC = ' is forbidden: User "'
+_NOT_FOR_DRY_RUNS = "does not support dry run"
+_PLACEHOLDER = "‹"
+"""Stands for an output of an earlier stage."""
+
+
+class LaunchObjects(msgspec.Struct, frozen=True):
+    """The objects that a launch applies to the cluster that is there."""
+
+    objects: tuple[dict[str, Any], ...] = ()
+    """With namespaces and labels; of an operator that is there, none."""
+    unread: tuple[str, ...] = ()
+    """Stages that bring objects which are not known here: charts, and operators that are not on this machine."""
+
+    @property
+    def kinds(self) -> frozenset[tuple[str, str]]:
+        """Group and kind of the definitions among them."""
+        found = (one["spec"] for one in self.objects if one["kind"] == "CustomResourceDefinition")
+        return frozenset((str(spec["group"]), str(spec["names"]["kind"])) for spec in found)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of what others may refer to."""
+        return frozenset(str(one["metadata"]["name"]) for one in self.objects)
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Names of the namespaces among them."""
+        return frozenset(str(one["metadata"]["name"]) for one in self.objects if one["kind"] == "Namespace")
+
+
+async def launch_objects(connection: ClusterConnection, launch: PlannedLaunch) -> LaunchObjects:
+    """Render all objects of a launch, but for operators that are in the cluster.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    objects: list[dict[str, Any]] = []
+    unread: list[str] = []
+    for stage in launch.stages:
+        if isinstance(stage, HelmStage):
+            unread.append(stage.id)
+            continue
+        if await is_there(connection, stage, launch.namespace):
+            continue
+        try:
+            rendered = await in_thread("rendering", launch.rendered, stage)
+        except MissingError:
+            unread.append(stage.id)
+            continue
+        optional = stage.where_served if isinstance(stage, ManifestsStage) else ()
+        objects += [one for one in rendered if one["kind"] not in optional]
+    return LaunchObjects(tuple(objects), tuple(unread))
+
+
+def object_questions(connection: ClusterConnection, launch: PlannedLaunch) -> list[Question]:
+    """Return the questions for the namespace of a launch, and for each of its objects."""
+    home = launch.namespace
+    return [
+        Question(
+            NAMESPACE_CHECK,
+            partial(check_namespace, connection, launch),
+            f"Make it (kubectl create namespace {home}), or choose -n NAMESPACE.",
+            is_blocking=True,
+        ),
+        Question(
+            DRY_RUN_CHECK,
+            partial(check_dry_run, connection, launch),
+            "Correct the manifest, or ask the cluster's administrator.",
+            way="The run's own stages will tell.",
+            is_blocking=True,
+        ),
+    ]
+
+
+async def check_namespace(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:
+    """Check that the namespace of a launch is there, or that the launch makes it.
+
+    Raises:
+        AccessError: It may not be read.
+        UnreachableError: The cluster does not answer.
+    """
+    home = launch.namespace
+    try:
+        found = await connection.fetch(ObjectRef("v1", "Namespace", "", home))
+    except MissingError:
+        if home in (await launch_objects(connection, launch)).namespaces:
+            return passed(f"The launch makes {home}.")
+        return failed(f"The namespace {home} does not exist.")
+    if (found.get("metadata") or {}).get("deletionTimestamp"):
+        return failed(f"The namespace {home} is being deleted.", remedy="Wait until it is gone, then make it again.")
+    return passed(f"{home} is there.")
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The answer to one object: taken, refused, known only later, or not known."""
+
+    refusal: str = ""
+    remedy: str = ""
+    later: bool = False
+    unknown: str = ""
+
+
+async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) -> Observation:
+    """Check that the cluster serves the kinds of a launch and takes its objects and pods: `dryRun=All` changes nothing.
+
+    With admission as it will be: quotas, Pod Security, webhooks, schemas. What is there already is used as it is.
+
+    Raises:
+        ConsoleError: The cluster does not answer.
+    """
+    found = await launch_objects(connection, launch)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(manifest: dict[str, Any]) -> _Answer:
+        async with gate:
+            return await _ask(connection, manifest, found)
+
+    answers = await asyncio.gather(*map(ask, [*found.objects, *pods_to_try(found, launch.namespace)]))
+    refused = [one for one in answers if one.refusal]
+    if refused:
+        more = f" ({len(refused) - 1} more are refused.)" if len(refused) > 1 else ""
+        return failed(f"{refused[0].refusal}{more}", remedy=refused[0].remedy)
+    unasked = [one.unknown for one in answers if one.unknown]
+    if unasked:
+        return unknown(f"{len(unasked)} of {counted(len(answers), 'object')} could not be tried: {unasked[0]}")
+    later = sum(one.later for one in answers)
+    rest = f" {counted(later, 'object')} cannot be tried before an earlier stage of the launch." if later else ""
+    return passed(f"The cluster takes {counted(len(answers) - later, 'object')}, the pods included.{rest}")
+
+
+def pods_to_try(found: LaunchObjects, namespace: str) -> Iterator[dict[str, Any]]:
+    """Yield a pod of each template: Pod Security and quotas count pods, and a job's own dry run makes none."""
+    for manifest in found.objects:
+        if manifest["kind"] in ("Pod", "CustomResourceDefinition"):
+            continue
+        for number, (count, _, template) in enumerate(counted_templates(manifest)):
+            if count:
+                metadata = dict(template.get("metadata") or {})
+                home = manifest["metadata"].get("namespace") or namespace
+                metadata |= {"name": f"{str(manifest['metadata']['name'])[:_LONGEST]}-{number}", "namespace": home}
+                yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+
+
+async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer:
+    ref = ref_of(manifest)
+    group = ref.api_version.rpartition("/")[0]
+    if ref.namespace in found.namespaces or _PLACEHOLDER in msgspec.json.encode(manifest).decode():
+        return _Answer(later=True)
+    try:
+        await connection.discovery.resolve(ref.api_version, ref.kind)
+    except MissingError as error:
+        is_brought = (group, ref.kind) in found.kinds or bool(found.unread)
+        return _Answer(later=True) if is_brought else _Answer(error.message, error.hint)
+    try:
+        await connection.create(manifest, dry_run=True)
+    except ConsoleError as error:
+        return _judged(error, ref, found)
+    return _Answer()
+
+
+def _judged(error: ConsoleError, ref: ObjectRef, found: LaunchObjects) -> _Answer:
+    """Return what a refused dry run means for the launch itself."""
+    if isinstance(error, ApiConflictError) and exists_already(error):
+        return _Answer()
+    named = found.names - {ref.name}
+    if any(f'"{name}"' in error.message or f"name {name} " in error.message for name in named):
+        return _Answer(later=True)  # of an object that the launch makes before it
+    if isinstance(error, ApiAccessError):
+        message = error.status.message
+        if error.status.code == 401 or _OF_RBAC in f" {message}":
+            return _Answer(unknown=error.message)
+        return _Answer(f"{ref.describe()} is refused: {message.rstrip('.')}.")
+    if isinstance(error, RefusedError) and _NOT_FOR_DRY_RUNS not in error.message:
+        return _Answer(error.message)
+    return _Answer(unknown=error.message)

@@ -1,0 +1,197 @@
+"""Jobs of operators, played on a cluster: on real nodes and on the sandbox by the same calls."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from actions.base.clock import SystemClock
+from actions.base.files import shipped_blueprints
+from actions.base.process import own_module
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.blueprint.render import stage_manifests
+from actions.blueprint.stages import ManifestsStage
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery, delete, ref_of
+from actions.sandbox.clientkit.cache import Cache, watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    MPI_JOBS,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    PYTORCH_JOBS,
+    QUEUES,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    kind_named,
+)
+from tests.realnode.history import Document, Seen
+from tests.realnode.operator_jobs import Condition, OperatorJob
+from tests.support.applying import apply_all
+from tests.support.polling import until
+
+_FOLLOWED = (
+    PODS, SERVICES, CONFIG_MAPS, SECRETS, JOBS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, EVENTS,
+    PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS,
+)  # fmt: skip
+_STAYS_SECONDS = 5.0
+"""A job is over when it has been for so long: what follows from its end has happened by then."""
+_LONGEST_SECONDS = 240.0
+_AS_WRITTEN = {"realnode/as-written": ""}
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    """A client of a cluster."""
+    session = await KubeSession.connect(ClusterTarget(kubeconfig))
+    try:
+        yield ApiClient(session, SystemClock())
+    finally:
+        await session.aclose()
+
+
+@asynccontextmanager
+async def sandbox(folder: Path) -> AsyncIterator[Path]:
+    """The kubeconfig of a sandbox, which ends with the context."""
+    argv = own_module("actions.sandbox", "--state", str(folder), "--foreground", "--speed", "1")
+    child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    assert child.stdout is not None
+    try:
+        yield Path((await child.stdout.readline()).decode().strip())
+    finally:
+        child.terminate()
+        await child.communicate()
+
+
+@asynccontextmanager
+async def operators(client: ApiClient, mirror: Path) -> AsyncIterator[None]:
+    """All operators of the blueprints, as launches install them, until the context is left.
+
+    Args:
+        client: The cluster's.
+        mirror: Where their manifests are.
+    """
+    discovery = Discovery(client.session)
+    manifests = _manifests(mirror)
+    try:
+        await apply_all(client.session, discovery, manifests)
+        for one in manifests:
+            if one["kind"] == DEPLOYMENTS.kind:
+                await _ready(client, one["metadata"])
+        await until(lambda: _is_open(client), "the default queue", deadline_seconds=_LONGEST_SECONDS)
+        yield
+    finally:
+        left = [ref_of(one) for one in manifests if one["kind"] != NAMESPACES.kind]
+        for ref in reversed([*(ref_of(one) for one in manifests if one["kind"] == NAMESPACES.kind), *left]):
+            await delete(client.session, discovery, ref)
+        for one in manifests:
+            if one["kind"] == NAMESPACES.kind:
+                await _gone(client, one["metadata"]["name"])
+
+
+def _manifests(mirror: Path) -> Sequence[Document]:
+    found: dict[str, Sequence[Any]] = {}
+    for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
+        blueprint = load_blueprint(path.parent)
+        for stage in blueprint.stages:
+            if isinstance(stage, ManifestsStage) and stage.source is not None and stage.source.name not in found:
+                found[stage.source.name] = stage_manifests(
+                    blueprint, stage.id, bind(blueprint, {}), run_id="realnode", outputs={}, mirrors=[mirror]
+                )
+    return [one for name in sorted(found, reverse=True) for one in found[name]]  # Volcano before KubeRay
+
+
+async def _ready(client: ApiClient, deployment: Document) -> None:
+    async def is_ready() -> bool:
+        found = await client.read(DEPLOYMENTS, f"{deployment['namespace']}/{deployment['name']}")
+        return bool(((found or {}).get("status") or {}).get("readyReplicas"))
+
+    await until(is_ready, f"a ready pod of {deployment['name']}", deadline_seconds=_LONGEST_SECONDS)
+
+
+async def _gone(client: ApiClient, namespace: str) -> None:
+    async def is_gone() -> bool:
+        return await client.read(NAMESPACES, namespace) is None
+
+    await until(is_gone, f"the end of the namespace {namespace}", deadline_seconds=_LONGEST_SECONDS)
+
+
+async def _is_open(client: ApiClient) -> bool:
+    queue = await client.read(QUEUES, "default")
+    return bool(queue) and ((queue or {}).get("status") or {}).get("state") == "Open"
+
+
+async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
+    """Apply a job to a namespace of its own, and return all that happened there until it was over."""
+    namespace = f"operator-{job.name}"
+    await client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": _AS_WRITTEN}})
+    try:
+        async with watching(client.session, _FOLLOWED, client.clock) as caches:
+            stage = _Stage(namespace)
+            for kind in _FOLLOWED:
+                stage.follow(caches[kind])
+            for manifest in copy.deepcopy(list(job.manifests)):
+                manifest["metadata"]["namespace"] = namespace
+                await client.create(kind_named(manifest["kind"]), manifest)
+            first = job.manifests[0]
+            for change in job.changes:
+                await stage.until(change.when, job.name)
+                name = f"{namespace}/{first['metadata']['name']}"
+                await client.patch(kind_named(first["kind"]), name, change.patch)
+            await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
+            return sorted(stage.changes, key=lambda change: change.version)
+    finally:
+        await client.delete(NAMESPACES, namespace)
+        await _gone(client, namespace)
+
+
+class _Stage:
+    """The changes in one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self.changes: list[Seen] = []
+        self._namespace = namespace
+        self._statuses: dict[tuple[str, str], Document] = {}
+
+    def follow(self, cache: Cache) -> None:
+        """Take in what a cache is told of."""
+
+        def take(document: Document) -> None:
+            metadata = document["metadata"]
+            if metadata.get("namespace") != self._namespace:
+                return
+            is_there = cache.get(f"{self._namespace}/{metadata['name']}") is document
+            self.changes.append(Seen(document, is_there))
+            self._statuses.pop((document["kind"], metadata["name"]), None)
+            if is_there:
+                self._statuses[document["kind"], metadata["name"]] = document.get("status") or {}
+
+        cache.listen(take)
+
+    async def until(self, condition: Condition, job: str, *, stays_seconds: float = 0.0) -> None:
+        """Wait until something has held for some time."""
+        clock = SystemClock()
+        since: float | None = None
+
+        def holds() -> bool:
+            nonlocal since
+            since = (since or clock.monotonic()) if condition(self._statuses) else None
+            return since is not None and clock.monotonic() - since >= stays_seconds
+
+        await until(holds, f"the job {job}", deadline_seconds=_LONGEST_SECONDS)

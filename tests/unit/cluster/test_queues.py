@@ -1,0 +1,138 @@
+"""Queues of Kueue and Volcano, from their objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actions.cluster.queues import BY_KUEUE, COMPUTED, QueueShare, WorkQueue, queues_of
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+Document = dict[str, Any]
+
+
+def an_object(api_version: str, kind: str, name: str, namespace: str = "", **parts: Any) -> Document:
+    metadata = {"name": name, "creationTimestamp": parts.pop("at", "2026-11-29T08:00:00Z")}
+    if namespace:
+        metadata["namespace"] = namespace
+    if owner := parts.pop("owner", None):
+        metadata["ownerReferences"] = [owner]
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
+
+
+def a_workload(name: str, at: str, *, priority: int = 0, queue: str = "mine", **conditions: str) -> Document:
+    found = [{"type": kind, "status": "True", "message": text} for kind, text in conditions.items()]
+    return an_object(
+        KUEUE,
+        "Workload",
+        name,
+        "ml",
+        at=f"2026-11-29T{at}:00Z",
+        owner={"apiVersion": "batch/v1", "kind": "Job", "name": name.removeprefix("job-")},
+        spec={"queueName": queue, "priority": priority, "active": True},
+        status={"conditions": found},
+    )
+
+
+CLUSTER_QUEUE = an_object(
+    KUEUE,
+    "ClusterQueue",
+    "team",
+    spec={
+        "cohortName": "research",
+        "resourceGroups": [
+            {"flavors": [{"name": "p5", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "16"}]}]}
+        ],
+    },
+    status={
+        "conditions": [{"type": "Active", "status": "True"}],
+        "flavorsReservation": [
+            {"name": "p5", "resources": [{"name": "nvidia.com/gpu", "total": "24", "borrowed": "8"}]}
+        ],
+    },
+)
+OTHERS = [
+    an_object(KUEUE, "Cohort", "research", spec={"parentName": "all"}),
+    an_object(KUEUE, "Cohort", "all", spec={}),
+    an_object(KUEUE, "LocalQueue", "mine", "ml", spec={"clusterQueue": "team"}),
+]
+WORK = [
+    a_workload("job-late", "08:30"),
+    a_workload("job-urgent", "08:40", priority=10),
+    a_workload("job-early", "08:10"),
+    a_workload("job-runs", "07:00", QuotaReserved="", Admitted=""),
+    a_workload("job-over", "06:00", Finished=""),
+    a_workload("job-lost", "08:00", queue="nowhere"),
+]
+
+
+def the_queue(queues: tuple[WorkQueue, ...], name: str) -> WorkQueue:
+    return next(queue for queue in queues if queue.name == name)
+
+
+def test_a_queue_has_quota_and_what_waits_in_order() -> None:
+    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {}), "team")
+    assert (queue.program, queue.parent, queue.state, queue.order) == ("Kueue", "research < all", "Active", COMPUTED)
+    assert queue.shares == (QueueShare("p5", "nvidia.com/gpu", "16", "24", "8"),)
+    assert [(one.name, one.state, one.position) for one in queue.work] == [
+        ("job-runs", "admitted", 0),
+        ("job-urgent", "pending", 1),
+        ("job-early", "pending", 2),
+        ("job-late", "pending", 3),
+    ]
+    assert queue.pending[-1].ahead == ("ml/job-urgent", "ml/job-early")
+
+
+def test_kueues_own_order_counts_where_it_is_known() -> None:
+    told = ["ml/job-late", "ml/job-early"]
+    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {"team": told}), "team")
+    assert queue.order == BY_KUEUE
+    assert [one.name for one in queue.pending] == ["job-late", "job-early", "job-urgent"]
+
+
+def test_what_was_preempted_says_by_what_and_a_requeued_one_waits_from_then_on() -> None:
+    evicted = a_workload("job-early", "08:10", Preempted="for job-urgent")
+    late = a_workload("job-early", "08:10")
+    condition = {"type": "Evicted", "status": "True", "reason": "PodsReadyTimeout", "message": "not ready in time"}
+    late["status"]["conditions"] = [condition | {"lastTransitionTime": "2026-11-29T09:00:00Z"}]
+    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, evicted], {}), "team")
+    assert queue.pending[0].reason == "Preempted: for job-urgent"
+    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, late, WORK[0]], {}), "team")
+    assert [one.name for one in queue.pending] == ["job-late", "job-early"]
+    assert queue.pending[1].reason == "Evicted: not ready in time"
+
+
+def test_work_is_shown_without_the_queue_that_may_not_be_seen() -> None:
+    assert the_queue(queues_of([*OTHERS, *WORK], {}), "team").state == "not seen"
+    assert [one.local_queue for one in the_queue(queues_of(WORK[-1:], {}), "").work] == ["nowhere"]
+
+
+def test_gangs_wait_by_priority_and_age() -> None:
+    queue = an_object(
+        VOLCANO,
+        "Queue",
+        "default",
+        spec={"capability": {"cpu": "8"}, "parent": "root"},
+        status={"state": "Open", "allocated": {"cpu": "4", "pods": "2"}},
+    )
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "same"}
+    gangs = [
+        an_object(VOLCANO, "PodGroup", "runs", "ml", spec={"queue": "default"}, status={"phase": "Running"}),
+        an_object(VOLCANO, "PodGroup", "low", "ml", spec={}, status={"phase": "Inqueue"}, owner=owner),
+        an_object(VOLCANO, "PodGroup", "high", "ml", spec={"priorityClassName": "top"}, at="2026-11-29T09:00:00Z"),
+        an_object(VOLCANO, "PodGroup", "over", "ml", status={"phase": "Completed"}),
+    ]
+    top = an_object("scheduling.k8s.io/v1", "PriorityClass", "top", value=100)
+    (found,) = queues_of([queue, top, *gangs], {})
+    assert (found.program, found.parent, found.state) == ("Volcano", "root", "Open")
+    assert found.shares == (QueueShare("", "cpu", "8", "4", ""),)
+    assert [(one.name, one.position) for one in found.work] == [("runs", 0), ("high", 1), ("low", 2)]
+    assert found.work[-1].job == "Job.batch.volcano.sh/ml/same"
+
+
+@pytest.mark.parametrize("odd", [{}, {"spec": None, "status": None}, {"spec": {"priority": None}}])
+def test_objects_without_parts_are_read(odd: Document) -> None:
+    for kind, version in (("ClusterQueue", KUEUE), ("Workload", KUEUE), ("Queue", VOLCANO), ("PodGroup", VOLCANO)):
+        assert len(queues_of([{"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, **odd}], {})) == 1
