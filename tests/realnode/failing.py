@@ -16,6 +16,8 @@ from tests.support.applying import apply_all
 
 Document = dict[str, Any]
 IMAGE = "docker.io/library/busybox:latest"
+TRAINER = "nvcr.io/nvidia/nemo:24.01.framework"
+"""As the tests have it: torch with gloo."""
 REGISTRY = "10.200.0.254:5000"
 """The registry of the tests: see `tests/realnode/refusals.py`."""
 NODE = PLACES[-1].name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.realnode.failing import (
     NODE,
     REGISTRY,
+    TRAINER,
     Failure,
     asking,
     claim,
@@ -35,6 +36,25 @@ _CUDA = "torch.AcceleratorError: CUDA error: an illegal memory access was encoun
 _PEER = (
     "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, remote process exited or there was"
     " a network error, NCCL version 2.21.5"
+)
+_GLOO = (
+    "from datetime import timedelta; from torch.distributed import init_process_group as meet; "
+    "meet('gloo', 'tcp://train-master-0:23456', timedelta(seconds=20), 2, 1)"
+)
+_MEETS_NOBODY = once(container(image=TRAINER, command=["python3", "-c", _GLOO]), name="impatient")
+"""It gives up after 20 s, while `torchrun` beside it asks on."""
+_ASKS_ON = once(
+    container(
+        image=TRAINER,
+        command=[
+            "torchrun",
+            "--nnodes=2",
+            "--node-rank=1",
+            "--master-addr=train-master-0",
+            "--master-port=23456",
+            "t.py",
+        ],
+    )
 )
 _CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
 PROGRAMS = (
@@ -351,6 +371,7 @@ PLACES = (
         ["ephemeral"],
     ),
 )
+_NAMELESS = "The name of the rendezvous, train-master-0, has no address"
 _SLOT = {"limits": {"nvidia.com/gpu": "4"}}
 OTHERS = (
     Failure(
@@ -381,6 +402,21 @@ OTHERS = (
         ended("Error"),
         "JOB_FAILED",
         ["bad address 'data.example", "CoreDNS"],
+    ),
+    Failure(
+        "rendezvous-name",
+        [_MEETS_NOBODY, _ASKS_ON],
+        ended("Error"),
+        "RENDEZVOUS",
+        [_NAMELESS, "gai error: -3"],
+    ),
+    Failure(
+        "rendezvous-timeout",
+        [_MEETS_NOBODY],
+        ended("Error"),
+        "RENDEZVOUS",
+        [_NAMELESS, "timed out after 20s"],
+        "pod/impatient",
     ),
     Failure(
         "held",

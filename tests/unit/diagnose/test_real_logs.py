@@ -128,5 +128,41 @@ def test_a_running_pod_that_looks_up_a_name_for_minutes_waits_for_it() -> None:
     assert why(running(log + "NCCL version 2.28.9+cuda13.0\n")) == []
 
 
+def _asking(times: int, error: str = "-3 - Temporary failure in name resolution", family: str = "IPv6 ") -> str:
+    line = f"[W socket.cpp:764] [c10d] The {family}network addresses of (train-master-0, 23456) cannot be retrieved"
+    return f"{line} (gai error: {error}).\n" * times
+
+
+_NAMELESS = "The name of the rendezvous, train-master-0, has no address"
+_KILLED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (_asking(3), ("warning", _NAMELESS)),
+        (_asking(4, "-2 - Name or service not known", "IPv4 "), ("warning", _NAMELESS)),
+        (_asking(4, family=""), ("warning", _NAMELESS)),
+        (_asking(2), None),
+        (_asking(9) + "NCCL version 2.21.5\n", None),
+    ],
+)
+def test_a_worker_that_goes_on_asking_for_a_name_is_not_well(log: str, told: tuple[str, str] | None) -> None:
+    main = a_container(ready=True, running={"startedAt": "2026-01-01T11:00:00Z"})
+    pod = a_pod(phase="Running", node="n1", containerStatuses=[main])
+    found = why({"pods": [pod], "logs": {"train-0": log}})
+    assert [(one.severity.value, one.headline) for one in found] == ([told] if told else [])
+
+
+@pytest.mark.parametrize("end", ["", _KILLED])
+def test_a_worker_that_is_ended_while_it_asks_for_a_name_has_met_nobody(end: str) -> None:
+    (told,) = why(ended(_asking(1) + end))
+    assert (told.code.value, told.severity.value, told.headline) == ("RENDEZVOUS", "error", _NAMELESS)
+
+
+def test_a_name_that_was_found_at_last_is_no_cause() -> None:
+    assert codes(ended(_asking(5) + "ValueError: no such preset\n")) == ["JOB_FAILED"]
+
+
 def test_every_log_is_looked_at() -> None:
     assert {path.name for path in (FIXTURES / "h200").glob("log_*")} == {f"log_{name}.txt" for name in ON_ONE_GPU}

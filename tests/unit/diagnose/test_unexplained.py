@@ -139,6 +139,22 @@ def test_a_pod_that_starts_is_no_fault_and_no_all_clear() -> None:
     assert told.headline == "train-0 has been starting for 2s (Running)"
 
 
+def test_a_young_node_claim_is_no_all_clear_until_it_is_ready() -> None:
+    unknown = {"type": "Initialized", "status": "Unknown", "reason": "NodeNotReady", "message": "no kubelet"}
+    claim = {
+        "kind": "NodeClaim",
+        "metadata": {"name": "pool-x7", "creationTimestamp": "2026-01-01T11:59:30Z"},
+        "status": {"conditions": [{"type": "Launched", "status": "True"}, unknown]},
+    }
+    case, _ = parse_evidence(json.dumps([claim, _clock()]).encode())
+    (told,) = answer(case, is_one=True)
+    assert (told.code.value, told.severity.value) == ("NOT_READY", "info")
+    assert told.headline == "NodeClaim pool-x7 has been starting for 30s (Initialized is Unknown)"
+    claim["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    case, _ = parse_evidence(json.dumps([claim, _clock()]).encode())
+    assert answer(case, is_one=True) == []
+
+
 def test_the_command_ends_with_1_where_an_all_clear_would_be_a_guess(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

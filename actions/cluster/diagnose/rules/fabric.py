@@ -314,12 +314,15 @@ _JOINED = re.compile(
     r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
     r"|tasks (?:that reached|at) the barrier: (?P<reached>\d{1,7})/(?P<tasks>\d{1,7})"
 )
-_ADDRESS = re.compile(r"trying to connect to \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)")
-_NO_ADDRESS = re.compile(
-    r"(?:\[[WE]\d{4} (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)[^\]\n]{1,60}\] )?"
-    r"(?:\[c10d\] The (?:IPv[46] )?network )?addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved"
+_ADDRESS = re.compile(
+    r"(?:trying to connect to|connect to any network address of) \((?P<host>[^,\s)]{1,253}), (?P<port>\d{1,5})\)"
 )
-_LOOKED_UP_FOR = 10
+_NO_ADDRESS = re.compile(r"network addresses of \((?P<host>[^,\s)]{1,253}), \d{1,5}\) cannot be retrieved")
+"""Of `socket.cpp`, which asks again and again, at most 90 s apart."""
+_OTHER_ERROR = re.compile(r"\b(?!SignalException)\w{0,80}(?:Error|Exception)\b")
+_ASKED_OFTEN = 3
+"""A worker that starts before its master has that name twice without an address."""
+_ASKS_WITHIN_SECONDS = 180.0
 _STRAGGLERS = 4
 
 
@@ -357,7 +360,7 @@ def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
     yield from match_patterns(unresolved_log_text(evidence), (_NO_SLOTS, _NO_RAY_HEAD, _NO_NEURON_PEER))
     found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
-        yield from _nameless(unresolved_log_text(evidence))
+        yield from _nameless(evidence)
         return
     missing = [pod.name for pod in evidence.pods if not _has_started(pod)]
     running = len(evidence.pods) - len(missing)
@@ -398,34 +401,39 @@ def _unanswered(found: list[Hit], texts: Iterable[tuple[str, str]]) -> Finding |
     host = address["host"]
     unknown = [hit for hit in find_hits(texts, _NO_ADDRESS) if hit.match["host"] == host]
     if unknown:
-        return _without_address(host, [unknown[0].line, *quotes])
+        return _no_address(host, [unknown[0].line, *quotes])
     return finding(Code.RENDEZVOUS, f"The rendezvous at {host}:{address['port']} does not answer", quotes, step)
 
 
-def _nameless(texts: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """Yield a finding for a log that ends with vain look-ups of a name.
+def _nameless(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the name without an address for which a worker goes on asking, or asked until it was ended.
 
-    Torch waits for minutes in that way without a word of an error. One vain look-up is usual, of IPv6 before IPv4: the
-    last one of a name must come `_LOOKED_UP_FOR` seconds after the first, and nothing but torch's own words after it.
+    It is over where the log has gone on, or is silent for longer than one waits between two questions.
     """
-    for text, _ in texts:
-        hits = list(_NO_ADDRESS.finditer(text))
-        if not hits or any("[c10d]" not in line for line in text[hits[-1].end() :].splitlines()[1:] if line.strip()):
+    asks = evidence.last_log_age_s is None or evidence.last_log_age_s <= _ASKS_WITHIN_SECONDS
+    for text, pod in unresolved_log_text(evidence):
+        found = list(find_hits([(text, pod)], _NO_ADDRESS))
+        if not found:
             continue
-        theirs = [hit for hit in hits if hit["host"] == hits[-1]["host"] and hit["hour"]]
-        if theirs and (_clock(theirs[-1]) - _clock(theirs[0])) % 86400 >= _LOOKED_UP_FOR:
-            yield _without_address(hits[-1]["host"], [hits[-1].group()])
+        rest = text[found[-1].match.end() :].partition("\n")[2]
+        goes_on = any(line.strip() and "[c10d]" not in line for line in rest.splitlines())
+        if any(one.phase == "Running" for one in evidence.pods if pod in ("", one.name)):
+            if asks and len(found) >= _ASKED_OFTEN and not goes_on:
+                yield _no_address(found[-1].match["host"], [found[-1].line], Severity.WARNING)
+                return
+        elif not _OTHER_ERROR.search(rest):
+            yield _no_address(found[-1].match["host"], [found[-1].line])
             return
 
 
-def _clock(match: re.Match[str]) -> int:
-    return 3600 * int(match["hour"]) + 60 * int(match["minute"]) + int(match["second"])
-
-
-def _without_address(host: str, quotes: list[str]) -> Finding:
-    headline = f"The name of the rendezvous, {host}, has no address"
-    step = "Look for its Service (headless, with that name and namespace) and for the pod that it selects."
-    return finding(Code.RENDEZVOUS, headline, quotes, step)
+def _no_address(host: str, quotes: Iterable[str], severity: Severity | None = None) -> Finding:
+    return finding(
+        Code.RENDEZVOUS,
+        f"The name of the rendezvous, {host}, has no address",
+        quotes,
+        "Look for its Service (headless, with that name and namespace) and for the pod that it selects.",
+        severity=severity,
+    )
 
 
 def _has_started(pod: Pod) -> bool:

@@ -121,6 +121,10 @@ def find_unknown(evidence: Evidence) -> Iterator[Finding]:
         elif not (pod.is_fine or _is_done_in_part(pod)):
             word = next((one.state.reason for one in pod.containers if one.state.reason), pod.phase)
             yield _unfinished(pod.name, word, max(_times(pod), default=0.0), evidence.now)
+    for claim in evidence.node_claims:
+        if not (claim.has("Ready") or claim.deleted_at):
+            step = next((f"{one.type} is {one.status}" for one in claim.conditions if one.status != "True"), "")
+            yield _unfinished(f"NodeClaim {claim.name}", step, claim.created_at, evidence.now)
     for job in () if evidence.pods else evidence.jobs:
         if _is_untouched(job):
             yield _unfinished(
