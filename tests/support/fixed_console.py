@@ -63,6 +63,17 @@ _MOST_UNSEEN = 2
 _SHIPPED = Path(__file__).parents[2] / "blueprints"
 
 
+class _SilentSession:
+    """A session with a server that never answers."""
+
+    async def request(self, *_: object, **__: object) -> bytes:
+        await asyncio.get_running_loop().create_future()
+        return b""
+
+    async def get(self, *_: object, **__: object) -> dict[str, object]:
+        return {"": await self.request()}
+
+
 class FrozenClock(StillClock):
     """No moment passes, and who sleeps is not woken."""
 
@@ -99,7 +110,7 @@ class _FixedCluster(ClusterFeed):
     def session(self) -> KubeSession:
         if self.scene.health is not None:
             raise UnreachableError(self.scene.health.detail)
-        return cast("KubeSession", object())
+        return cast("KubeSession", _SilentSession())
 
     @property
     def context_name(self) -> str:

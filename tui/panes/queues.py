@@ -39,7 +39,7 @@ class QueuesPane(TablePane[QueueRow]):
     BINDINGS: ClassVar = bindings_of(KeyContext.QUEUES)
     NOUN = "rows"
     SORT = "queue"
-    EMPTY = "No queues."
+    EMPTY = "Reading the queues."
     READING = "Reading the queues."
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -78,7 +78,7 @@ class QueuesPane(TablePane[QueueRow]):
         if found is None or found is self._shown:
             return
         self._shown = found
-        self.table.empty = " ".join(found.remarks) or self.EMPTY
+        self.table.empty = " ".join(found.remarks) or "No queues."
         self.retitle(f"queues ({' '.join(found.remarks)})" if found.remarks and found.queues else "queues")
         self.show_rows(queues.queue_rows(found))
         self._go()
