@@ -15,6 +15,7 @@ _CHANCE = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| \+0000 UTC)?"), "<time>"),
     (re.compile(r"\b(?!0\.0\.0\.0\b)(?:\d{1,3}\.){3}\d{1,3}\b"), "<address>"),
     (re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?![a-z0-9])"), "-<suffix>"),
+    (re.compile(r"\bip-[\d-]+\.[a-z0-9-]+\.compute\.internal\b"), "<node>"),
     (re.compile(r"0/\d+ nodes are unavailable: \d+"), "0/N nodes are unavailable: N"),
 )
 """Patterns of all that differs each time, and of the number of nodes."""
@@ -67,7 +68,7 @@ def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
             told[f"{kind} {name}"] = _parts(document)
             _step(told, f"{kind} {name}: steps", document)
             if kind in _STEPS and kind != "Pod":
-                told[f"{kind} {name}: status"] = _filled(document.get("status") or {})
+                told[f"{kind} {name}: status"] = _filled(_settled(document.get("status") or {}))
     return told
 
 
@@ -83,6 +84,8 @@ def _tell(told: dict[str, Any], event: Document) -> None:
     if line not in lines:
         lines.append(line)
         lines.sort()
+    if any(one.startswith("Normal Scheduled") for one in lines):  # until then a gang may have lacked a pod, by chance
+        lines[:] = [one for one in lines if not one.startswith("Warning FailedScheduling")]
 
 
 def _step(told: dict[str, Any], key: str, document: Document) -> None:
@@ -162,6 +165,13 @@ def _filled(value: Any) -> Any:
         kept = {name: _filled(one) for name, one in value.items() if name not in _LATE}
         return {name: one for name, one in kept.items() if one not in ({}, [], "", None, 0)}
     return [_filled(one) for one in value] if isinstance(value, list) else value
+
+
+def _settled(status: Document) -> Document:
+    """Return the status without the shortage of a gang that has been placed since."""
+    conditions = status.get("conditions") or []
+    is_placed = any(one["type"] == "Scheduled" for one in conditions)
+    return {**status, "conditions": [one for one in conditions if not (is_placed and one["type"] == "Unschedulable")]}
 
 
 def _whole(document: Document) -> object:

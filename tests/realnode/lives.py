@@ -34,7 +34,7 @@ _READY = {
     "message": "",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
-_PATIENCE_SECONDS = 900
+_PATIENCE_SECONDS = 1800
 
 
 @dataclass(frozen=True)

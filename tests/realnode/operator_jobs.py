@@ -72,6 +72,13 @@ def _running(count: int) -> Condition:
     return lambda statuses: _phases(statuses) == ["Running"] * count
 
 
+def _refused(statuses: Statuses) -> bool:
+    """Return whether the scheduler has refused all pods."""
+    pods = [status for (kind, _), status in statuses.items() if kind == "Pod"]
+    told = [{(one["type"], one["status"]) for one in status.get("conditions") or ()} for status in pods]
+    return bool(told) and all(("PodScheduled", "False") in one for one in told)
+
+
 def _resting(kind: Kind, name: str) -> Condition:
     """Return whether a job is suspended and all its pods are gone."""
     return _all(_is(kind, name, "Suspended"), _pods(0))
@@ -106,7 +113,7 @@ def _mpi(script: str, **run_policy: Any) -> Document:
 
 def _gang(**placement: Any) -> Sequence[Document]:
     """A PodGroup of one, as the preflight of the Ray blueprint has one of two, and the Job with its pod."""
-    template = _template("sleep", "sleep 3")
+    template = _template("sleep", "sleep 5")
     template["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "gang"}}
     template["spec"] |= {"schedulerName": "volcano", "restartPolicy": "Never", **placement}
     template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
@@ -153,11 +160,11 @@ def _rest(kind: Kind, name: str) -> Sequence[Change]:
 
 
 OPERATOR_JOBS = (
-    OperatorJob("pytorch-succeeds", [_pytorch("sleep 3")], _is(PYTORCH_JOBS, "pj", "Succeeded")),
-    OperatorJob("pytorch-failed", [_pytorch(f"{_SECOND_WAITS}; sleep 3; exit 1")], _is(PYTORCH_JOBS, "pj", "Failed")),
+    OperatorJob("pytorch-succeeds", [_pytorch("sleep 5")], _is(PYTORCH_JOBS, "pj", "Succeeded")),
+    OperatorJob("pytorch-failed", [_pytorch(f"{_SECOND_WAITS}; sleep 5; exit 1")], _is(PYTORCH_JOBS, "pj", "Failed")),
     OperatorJob(
         "pytorch-restarts",
-        [_pytorch(f"{_SECOND_WAITS}; sleep 4; exit 137", policy="ExitCode")],
+        [_pytorch(f"{_SECOND_WAITS}; sleep 5; exit 137", policy="ExitCode")],
         _all(_is(PYTORCH_JOBS, "pj", "Running"), _running(2)),
         [Change(_is(PYTORCH_JOBS, "pj", "Restarting"), _LASTING)],
     ),
@@ -168,9 +175,9 @@ OPERATOR_JOBS = (
         _rest(PYTORCH_JOBS, "pj"),
     ),
     OperatorJob(
-        "mpi-succeeds", [_mpi("sleep 3", cleanPodPolicy="Running")], _all(_is(MPI_JOBS, "mj", "Succeeded"), _pods(1))
+        "mpi-succeeds", [_mpi("sleep 5", cleanPodPolicy="Running")], _all(_is(MPI_JOBS, "mj", "Succeeded"), _pods(1))
     ),
-    OperatorJob("mpi-failed", [_mpi("sleep 3; exit 1", backoffLimit=1)], _is(MPI_JOBS, "mj", "Failed")),
+    OperatorJob("mpi-failed", [_mpi("sleep 5; exit 1", backoffLimit=1)], _is(MPI_JOBS, "mj", "Failed")),
     OperatorJob(
         "mpi-rests", [_mpi(_FOREVER)], _all(_is(MPI_JOBS, "mj", "Running"), _running(3)), _rest(MPI_JOBS, "mj")
     ),
@@ -183,12 +190,14 @@ OPERATOR_JOBS = (
         ],
         _deployed({"well": "Complete", "badly": "Failed"}),
     ),
-    OperatorJob("gang-too-large", [_ray_cluster(gpus=64)], _is(POD_GROUPS, "ray-rc-pg", "Unschedulable")),
+    OperatorJob(
+        "gang-too-large", [_ray_cluster(gpus=64)], _all(_is(POD_GROUPS, "ray-rc-pg", "Unschedulable"), _refused)
+    ),
     OperatorJob("gang-placed", _gang(), _is(JOBS, "gang", "Complete")),
     OperatorJob(
         "gang-without-nodes",
         _gang(nodeSelector={"instance-type": "absent"}),
-        _is(POD_GROUPS, "gang", "Unschedulable"),
+        _all(_is(POD_GROUPS, "gang", "Unschedulable"), _refused),
     ),
 )
 """The blueprints' uses of operators, with short programs. A real Ray is slow: CI leaves its job out."""

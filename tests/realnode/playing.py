@@ -54,7 +54,6 @@ _STAYS_SECONDS = 5.0
 """A job is over when it has been for so long: what follows from its end has happened by then."""
 _LONGEST_SECONDS = 240.0
 _AS_WRITTEN = {"realnode/as-written": ""}
-_SPEED = "3"
 
 
 @asynccontextmanager
@@ -70,7 +69,7 @@ async def connected(kubeconfig: Path) -> AsyncIterator[ApiClient]:
 @asynccontextmanager
 async def sandbox(folder: Path) -> AsyncIterator[Path]:
     """The kubeconfig of a sandbox, which ends with the context."""
-    argv = own_module("actions.sandbox", "--state", str(folder), "--foreground", "--speed", _SPEED)
+    argv = own_module("actions.sandbox", "--state", str(folder), "--foreground", "--speed", "1")
     child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     assert child.stdout is not None
     try:

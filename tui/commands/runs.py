@@ -149,6 +149,7 @@ class ResultsCommands:
         from actions.run.results import list_results, results_table
 
         run = self._services.runs.find(arguments.run)
+        self._app.notify_plainly("Listing the results: by a short Job, if no pod of the run has its volume.")
         listing = await list_results(run.folder, self._services.clock)
         self._app.show(Viewer(f"results of {run.id}", results_table(listing)))
 

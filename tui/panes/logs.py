@@ -104,7 +104,7 @@ class LogsPane(Pane):
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
-        hint = _NO_LOG_OF_RUN if self.services.runs.is_busy else _NO_LOG
+        hint = _NO_LOG_OF_RUN if self._comes_by_itself else _NO_LOG
         self._view.lines.hint = "" if self._feed is not None else hint
         self._pulled_at = self.services.clock.monotonic()
         if self._next_slice is None:
@@ -341,6 +341,10 @@ class LogsPane(Pane):
         self._pump = LogPump(feed, buffer.extend_tagged, clock=self.services.clock)
         self._view.show(buffer)
 
+    @property
+    def _comes_by_itself(self) -> bool:
+        return self.services.runs.view is not None and self.services.runs.is_busy
+
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
             health = self.services.supervisor.health(_WORK)
@@ -348,7 +352,7 @@ class LogsPane(Pane):
         if isinstance(self._feed, JobFeed):
             return self.services.supervisor.health(WATCH)
         if self._feed is None:
-            return FeedHealth(FeedState.ENDED, "no log yet" if self.services.runs.is_busy else "no log selected")
+            return FeedHealth(FeedState.ENDED, "no log yet" if self._comes_by_itself else "no log selected")
         words = "from the run's output"
         if self._whole is not None:
             words += f" · older lines: {self._whole.feed.share:.0%}"

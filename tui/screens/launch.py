@@ -266,7 +266,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             bound,
             account=services.credentials.account or header_facts(services).account,  # Terraform's are the credentials
             context=services.cluster.context_name,
-            region=self._region,
+            region=services.cluster.place.region if self._existing else "",
             auto_approve=self._auto_approve,
             width=BODY_COLUMNS,
         )
@@ -351,11 +351,6 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._show_plan()
 
     @property
-    def _region(self) -> str:
-        """The region of the cluster on screen, if that is the one that is used; empty for the form's."""
-        return self._services.cluster.place.region if self._existing else ""
-
-    @property
     def _plan_width(self) -> int:
         return self.size.width - _PLAN_FRAME
 
@@ -365,8 +360,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
         now = self._services.clock.now()
+        region = self._services.cluster.place.region if self._existing else ""  # of the cluster that is there
         require_together(self._blueprint, bound, now.date())
-        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date(), region=self._region)
+        plan = plan_of(self._blueprint, bound, prices, instances=instances, day=now.date(), region=region)
         limits = limits_of(texts, now=now)
         if texts.at_limit != (self._usual_limits.at_limit or "park"):
             require_limit(texts, limits)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Never, cast
 
 import pytest
 from textual.screen import Screen
 from textual.widget import Widget
 
-from actions.base.errors import ConfigError, MissingError
+from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.arguments import (
     ContextArguments,
     ForwardArguments,
+    RunArguments,
 )
 from actions.command.parse import parse_line
 from actions.fleet.facts import PodFacts
+from tests.support import fixed_runs
 from tests.support.builders import a_pod, a_snapshot, console_services
 from tui.commands.app_actions import AppActions
 from tui.commands.dispatcher import with_selected_run
 from tui.commands.objects import ForwardCommand
+from tui.commands.runs import ResultsCommands
 from tui.commands.view import ContextCommand
 from tui.feeds.port_forwards import SERVICES, parse_port, served_by
 from tui.feeds.services import ConsoleServices
@@ -155,3 +158,17 @@ def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> No
 
 async def _save_nothing(_file: Path, _part: Widget | None) -> None:
     """Take no picture."""
+
+
+async def test_a_list_of_results_is_not_waited_for_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listing(*_: object) -> Never:
+        raise RefusedError("The cluster does not answer.")
+
+    monkeypatch.setattr("actions.run.results.list_results", listing)
+    hands, services = Hands(), with_kubeconfig(tmp_path)
+    monkeypatch.setattr(services.runs, "find", lambda _: fixed_runs.summaries(tmp_path)[0])
+    with pytest.raises(RefusedError):
+        await ResultsCommands(services, hands.app_actions()).handlers()["results"](RunArguments())
+    assert hands.said == ["Listing the results: by a short Job, if no pod of the run has its volume."]

@@ -93,9 +93,15 @@ class Gang(msgspec.Struct):
             self.placed[uid_of(pod)] = chosen.name
 
     def shortage_message(self) -> str:
-        """Return the message of its condition and event while it is not ready; the number of missing pods is first."""
-        missing = self.least - self.allocated - len(self.placed)
-        return f"{missing}/{len(self.pods)} tasks in gang unschedulable: {self.not_ready_message()}"
+        """Return the message of its condition while it is not ready; the number of missing pods comes first."""
+        return f"{self.least - self.allocated - len(self.placed)}{self._of_all()}"
+
+    def waiting_message(self) -> str:
+        """Return the message of its event while it is not ready; the number of waiting pods comes first."""
+        return f"{len(self.pending) - len(self.placed)}{self._of_all()}"
+
+    def _of_all(self) -> str:
+        return f"/{len(self.pods)} tasks in gang unschedulable: {self.not_ready_message()}"
 
     def not_ready_message(self) -> str:
         """Return the message of a pod without one of its own: the numbers of pods by state after the attempt."""

@@ -216,7 +216,7 @@ class VolcanoScheduler(Controller):
     async def _report(self, gang: Gang, phase: str) -> None:
         """Write the PodGroup's status, and report to waiting pods and the PodGroup what is missing."""
         if not gang.is_ready:
-            message = gang.shortage_message()
+            message = gang.waiting_message()
             await self._client.record_event(
                 gang.group, POD_GROUPS, "Unschedulable", message, source=_SOURCE, is_warning=True
             )

@@ -70,6 +70,7 @@ def test_a_gang_that_does_not_fit_tells_what_each_pod_waits_for() -> None:
     waiting = "1 Allocated, 2 Pending, 3 minAvailable; Pending: 2 Unschedulable. Origin reason is w0: 0/2 nodes are "
     waiting += "unavailable: 2 Insufficient aws.amazon.com/neuron."
     assert gang.shortage_message() == f"2/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
+    assert gang.waiting_message() == gang.shortage_message()
 
 
 @pytest.mark.parametrize(
