@@ -67,10 +67,10 @@ def _watched(item: OwnedObject, namespace: str) -> WatchedObject | None:
     if kind is None or not (kind.suspended_by or kind in JOBS or kind.plural == "pods"):
         return None
     where = item.namespace or namespace
-    return WatchedObject(group, version, kind.plural, item.kind, where, item.name, item.uid, suspending_patch(kind))
+    return WatchedObject(group, version, kind.plural, item.kind, where, item.name, item.uid, _patch_of(kind))
 
 
-def suspending_patch(kind: KubeKind) -> dict[str, Any] | None:
+def _patch_of(kind: KubeKind) -> dict[str, Any] | None:
     """Return the merge patch that ends the pods of such an object; `None` where only a deletion does."""
     if not kind.suspended_by:
         return None

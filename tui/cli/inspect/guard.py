@@ -9,19 +9,17 @@ from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any
-
-import msgspec
 
 from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import ConsoleError, UsageError
-from actions.base.names import segment
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod
 from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.kinds import find_kind
 from actions.cluster.logs.batch import LogBatch
+from actions.cluster.objects.client import ApiResource
+from actions.cluster.objects.operations import Target, suspend_target
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.state.cluster_state import ClusterState
 from actions.fleet.cost import CostModel
@@ -34,7 +32,6 @@ from actions.run.limits.idle import PodLoad
 from actions.run.limits.options import idle_minutes, percentage
 from actions.run.state.alarms import AlarmName
 from actions.run.state.records import AlarmKind
-from actions.run.watchdog.manifests import suspending_patch
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogReader, log_prefilter, read_batch
 from actions.telemetry.points import Point
@@ -231,19 +228,14 @@ class _Guard:
         return PodLoad(self._clock.now().timestamp(), loads, reading.error)
 
     async def _suspend(self, watch: JobWatch) -> None:
-        """Suspend the job by the field of its kind, if it is still the one that was guarded."""
+        """Suspend the job as its kind is suspended, if it is still the one that was guarded."""
         job, kind = watch.job, find_kind(watch.job.kind)
-        patch = suspending_patch(kind) if kind is not None else None
         workload = self._state.snapshot().workloads.get(job.key)
-        if kind is None or patch is None or workload is None:
-            raise UsageError(f"A {job.kind} cannot be suspended.", hint="Delete it, or watch it without --park.")
-        body: dict[str, Any] = {**patch, "metadata": {"uid": workload.uid}}
-        await self._session.request(
-            "PATCH",
-            f"{kind.list_path(job.namespace)}/{segment(job.name)}",
-            body=msgspec.json.encode(body),
-            content_type="application/merge-patch+json",
-        )
+        if kind is None or workload is None:
+            raise UsageError(f"{self._typed} cannot be suspended.", hint="Delete it, or guard it without --park.")
+        resource = ApiResource(kind.api_version, kind.kind, kind.plural, is_namespaced=True)
+        target = Target(resource, job.namespace, job.name, workload.uid)
+        await suspend_target(self._session, target, is_suspended=True)
 
 
 def _say(clock: SystemClock, text: str) -> None:
