@@ -8,7 +8,7 @@ import yaml
 
 from actions.base.files import write_private
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.cluster.auth.session import KubeSession, is_same_cluster
+from actions.cluster.auth.session import KubeSession, are_one_cluster
 from tests.realcluster.running import real_cluster
 
 
@@ -30,7 +30,7 @@ async def test_an_administrator_and_a_user_without_kube_system_see_the_same_clus
         await user.aclose()
     assert found.startswith(" ")
     assert not known.startswith(" ")
-    assert is_same_cluster(known, found)
-    assert is_same_cluster(found, known)
-    assert not is_same_cluster(f"another{known[known.index(' ') :]}", known)
-    assert not is_same_cluster(found, " another-digest")
+    assert are_one_cluster(known, found)
+    assert are_one_cluster(found, known)
+    assert not are_one_cluster(f"another{known[known.index(' ') :]}", known)
+    assert not are_one_cluster(found, " another-digest")

@@ -86,14 +86,14 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     """
 
     uid: str
-    """The facts by which clusters of one name differ, for `is_same_cluster`; see `KubeSession.cluster_uid`."""
+    """The facts by which clusters of one name differ, for `are_one_cluster`; see `KubeSession.cluster_uid`."""
     version: str
     name: str
     region: str
     account: str
 
 
-def is_same_cluster(known: str, found: str) -> bool:
+def are_one_cluster(known: str, found: str) -> bool:
     """Return whether two values of `cluster_uid` are one cluster's: by uid, or where one lacks it by digest."""
     (known_uid, _, known_digest), (uid, _, digest) = known.partition(" "), found.partition(" ")
     return known_uid == uid if known_uid and uid else bool(digest) and known_digest == digest
