@@ -1,4 +1,4 @@
-"""A user who may not read kube-system, on the real API server: the identity of the cluster is the same as for others."""
+"""A user who may not read kube-system, on the real API server: it is the same cluster for all."""
 
 from __future__ import annotations
 
