@@ -17,6 +17,7 @@ from actions.run.context.stage_context import StageContext
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.ownership import Entry, doubt_about, group_of
+from actions.run.objects.ray_jobs import stop_ray_job
 from actions.run.objects.survey import Unanswered, look, resource_name
 from actions.run.objects.writes import rank_of, remove
 from actions.run.state.records import NODE_CLAIM
@@ -69,6 +70,8 @@ class StageUndo:
         self._items: list[OwnedObject] = []
         self._problems: list[str] = []
         self._left: list[str] = []
+        self._unknown: dict[str, None] = {}
+        """Sentences about what may go on without its object."""
 
     async def plan(self) -> None:
         """Check all objects. Those that are gone or were replaced by others are recorded as deleted.
@@ -103,7 +106,7 @@ class StageUndo:
                 before=self._guard_of(item),
             )
             await self._context.journal.deleted(replace(item, is_deleted=True))
-        removed = f"{counted(len(self._items), 'object')} removed."
+        removed = " ".join((f"{counted(len(self._items), 'object')} removed.", *self._unknown))
         return f"{removed} Left alone: {'; '.join(self._left)}." if self._left else removed
 
     async def _take(self, item: OwnedObject) -> None:
@@ -180,9 +183,15 @@ class StageUndo:
             self._problems.append(f"this user {', '.join(missing)}")
 
     def _guard_of(self, item: OwnedObject) -> Callable[[], Awaitable[None]]:
-        """Return a last check of a namespace or definition: its contents may have changed during the removal."""
+        """Return what comes just before the deletion.
+
+        The contents of a namespace or definition may have changed during the removal; a RayJob's work is stopped.
+        """
 
         async def guard() -> None:
+            if item.kind == "RayJob":
+                unknown = await stop_ray_job(self._connection, ref_of_owned(item))
+                self._unknown |= {unknown: None} if unknown else {}
             refusal = await self._refusal_of(item)
             if refusal:
                 raise _refused(item, refusal)

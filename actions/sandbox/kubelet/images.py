@@ -67,6 +67,8 @@ def program_of(context: ProcessContext) -> Program:
 
 def exec_program(context: ProcessContext, argv: list[str], given: str = "") -> Program:
     """The program behind `kubectl exec`, without a shell in between; `given` is its standard input."""
+    if argv[0] == "ray" and ray_node.is_head(context.container):
+        return ray_submit.stop(context.container, argv)
     if shell.is_shell(argv) or command_named(context, argv[0]):
         return shell.run_argv(context, argv, given)
     return _missing(argv[0])

@@ -1,4 +1,4 @@
-"""`ray job submit`: sends an entry point to a head's dashboard, then prints the job's log until it ends.
+"""`ray job submit` sends an entry point to a head's dashboard, and prints the job's log until it ends; `ray job stop`.
 
 Source: Ray 2.22 `dashboard/modules/job/cli.py`, `sdk.py` (texts).
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from actions.sandbox.programs.network import HttpService
+from actions.sandbox.programs.network import HttpService, pod_host
 from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 from actions.sandbox.programs.ray.head import PORT, TERMINAL
 
@@ -44,6 +44,23 @@ def submit(container: ContainerView) -> Program:
     job_id = str(json.loads(answer.body)["submission_id"])
     yield from _announce(log, job_id)
     return (yield from _follow(container, service, address, job_id, log))
+
+
+def stop(container: ContainerView, argv: Sequence[str]) -> Program:
+    """Run `ray job stop … ID` in a head: request the end of a job, and wait for it."""
+    job_id = argv[-1]
+    service = container.network.find(pod_host(container.namespace, container.pod), PORT)
+    if service is None or tuple(argv[1:3]) != ("job", "stop"):
+        yield ProgramStep(0.5, _unreachable("http://127.0.0.1:8265"), is_error=True)
+        return 1
+    yield ProgramStep(0.5, f"Attempting to stop job '{job_id}'\n")
+    answer = service.answer("POST", f"/api/jobs/{job_id}/stop", b"")
+    if answer.status != 200:
+        yield ProgramStep(0.0, _refused(answer.status, answer.body.decode()), is_error=True)
+        return 1
+    while json.loads(service.answer("GET", f"/api/jobs/{job_id}", b"").body)["status"] not in TERMINAL:
+        yield ProgramStep(_POLL_SECONDS, "Job has not exited yet.\n")
+    return 0
 
 
 def _service(container: ContainerView, address: str) -> HttpService | None:
