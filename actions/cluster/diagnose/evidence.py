@@ -125,8 +125,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def is_fine(self) -> bool:
-        """Return whether it has succeeded, or runs and is ready: every container, and the gates of other"
-        " controllers."""
+        """Return whether it has succeeded, or runs and is ready: every container, and the gates of others."""
         if self.phase == "Succeeded":
             return True
         ready = self.condition("Ready")
