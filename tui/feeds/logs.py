@@ -166,7 +166,7 @@ class PodLogFeed:
         tail = None if since else self._begin.tail
         try:
             lines = await read_log(self._cluster.session, source, tail_lines=tail, since=since, previous=True)
-        except RefusedError:
+        except (MissingError, RefusedError):
             text = f"{container} has no log before a restart"
             at_ns = round(self._clock.now().timestamp() * 1e9)
             self._lines.append(marker_of(text, self._names.number_of(container), at_ns))

@@ -463,7 +463,7 @@ async def read_log(
         deadline_seconds: For the whole answer.
 
     Raises:
-        MissingError: No such pod.
+        MissingError: No such pod, or the log has been removed with its container.
         RefusedError: The container has not started, or there is no previous one.
     """
     query = {"container": source.container, "timestamps": "true", "limitBytes": str(limit_bytes)}
@@ -476,6 +476,8 @@ async def read_log(
     body = await session.request(
         "GET", f"{source.path}/log", query=query, accept="*/*", deadline_seconds=deadline_seconds
     )
+    if body.startswith(_NO_LOG):
+        raise MissingError(f"The log of {source.container} has been removed.")
     cutter = LineCutter(KUBELET_LOG)
     batches = _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
     return [line for batch in batches for line in batch]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from actions.base.errors import ConsoleError
-from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
+from actions.base.errors import ConsoleError, MissingError
+from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver, read_log
 from actions.cluster.logs.lines import LogLine
 from tests.support.polling import until
 from tests.support.virtual import virtually
@@ -115,6 +115,15 @@ async def test_the_kubelets_only_line_about_a_removed_container_is_no_log(tmp_pa
     got, _, told, _ = await followed(tmp_path, server)
     assert told.said[-1] == "the log is not available any more"
     assert [line.text for line in got] == ["-- the log is not available any more --"]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+async def test_a_log_that_has_been_removed_is_not_read_as_one(tmp_path: Path, end: str) -> None:
+    server = Refusing(LINES)
+    server.refusals = iter([web.Response(text=f"unable to retrieve container logs for containerd://01322d{end}")])
+    async with session_to(server, tmp_path) as session:
+        with pytest.raises(MissingError, match=r"The log of \w+ has been removed\."):
+            await read_log(session, SOURCE, previous=True)
 
 
 async def test_a_404_of_a_proxy_is_no_end_of_a_pod(tmp_path: Path) -> None:
