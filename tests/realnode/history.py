@@ -29,8 +29,8 @@ _SERVICE = ("type", "selector", "ports")
 _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
 _NOT_OF_OPERATORS = ("kubelet", "default-scheduler")
-_IN_PASSING = "Error pod "
-"""Of an event of the training operator about a moment, which it may miss."""
+_IN_PASSING = re.compile(r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists")
+"""Of events about a moment: of the training operator, which it may miss; of the MPI operator, whose cache is late."""
 _LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")
 """Of a status: behind what it tells of by a moment, or new each time."""
 
@@ -77,7 +77,7 @@ def _tell(told: dict[str, Any], event: Document) -> None:
     about = event["involvedObject"]
     # Volcano warns of a gang while its pods are made; the condition stays.
     is_of_growth = about["kind"] == "PodGroup" and event["type"] == "Warning"
-    if source in _NOT_OF_OPERATORS or event["message"].startswith(_IN_PASSING) or is_of_growth:
+    if source in _NOT_OF_OPERATORS or _IN_PASSING.match(event["message"]) or is_of_growth:
         return
     line = f"{event['type']} {event['reason']}: {' '.join(event['message'].split())}"
     lines = told.setdefault(f"{about['kind']} {about['name']}: told by {source}", [])

@@ -50,8 +50,9 @@ _FOLLOWED = (
     PODS, SERVICES, CONFIG_MAPS, SECRETS, JOBS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, EVENTS,
     PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS,
 )  # fmt: skip
-_STAYS_SECONDS = 5.0
-"""A job is over when it has been for so long: what follows from its end has happened by then."""
+_STAYS_SECONDS = 10.0
+"""A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
+fail after five seconds has failed."""
 _LONGEST_SECONDS = 240.0
 _AS_WRITTEN = {"realnode/as-written": ""}
 
