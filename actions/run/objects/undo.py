@@ -191,7 +191,9 @@ class StageUndo:
         async def guard() -> None:
             if item.kind == "RayJob":
                 unknown = await stop_ray_job(self._connection, ref_of_owned(item))
-                self._unknown |= {unknown: None} if unknown else {}
+                if unknown:
+                    self._unknown[unknown] = None
+                    self._context.journal.warn(unknown)  # also where a retry goes on
             refusal = await self._refusal_of(item)
             if refusal:
                 raise _refused(item, refusal)
