@@ -202,8 +202,9 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Where names would not all fit, rare panes that are not shown lose theirs, and others are cut, the longest first; room for every mark in `marks` is counted, also for one that is `None`, so that it does not change the names
-    when it comes. Where not even those fit, the first ones are left out as far as the current one needs it.
+    Where names would not all fit, rare panes that are not shown lose theirs, and others are cut, the longest first.
+    Room for every mark in `marks` is counted, also for one that is `None`, so that it does not change the names when
+    it comes. Where not even those fit, the first ones are left out as far as the current one needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
