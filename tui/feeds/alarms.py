@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,12 +14,14 @@ from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, redact
 from actions.base.wording import counted, folded
-from actions.run.journal.reader import RunSummary
 from actions.run.state.alarms import RECENT_SECONDS, AlarmName, name_of, sent_words
 from actions.run.state.records import AlarmKind
 from actions.run.state.view import NoticeKind
 from tui.feeds.runs import RunFeed
 from tui.settings.settings import AlarmSettings, DesktopNotice
+
+if TYPE_CHECKING:
+    from actions.run.journal.reader import RunSummary
 
 
 class WaitingAlarm(msgspec.Struct, frozen=True):

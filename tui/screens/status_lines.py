@@ -26,7 +26,9 @@ from tui.settings.keys import KeyContext, common_keys, footer, key_name
 
 _NEEDED = 2
 """The last keys of the footer, help and the way out, are shown at any width."""
-_SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "chart", "events": "ev", "objects": "obj"}
+_SHORT = {"blueprints": "bp", "logs": "log", "accelerators": "acc", "charts": "cha", "events": "ev", "objects": "obj"}
+_RARE = ("queues",)
+"""Panes of which a narrow screen has the key alone while they are not shown."""
 _LEAST_NAME = 2
 """Letters of a name that are shown on the narrowest screen."""
 _MARKS = {
@@ -200,9 +202,9 @@ def tabs_line(
 ) -> Cells:
     """Return keys and names of all panes: the current one in brackets, those of the arrangement stressed.
 
-    Where names would not all fit they are shortened, and the longest cut until they do; room for every mark in `marks`
-    is counted, also for one that is `None`, so that it does not change the names when it comes. Where not even those
-    fit, the first ones are left out as far as the current one needs it.
+    Where names would not all fit, rare panes that are not shown lose theirs, and others are cut, the longest first.
+    Room for every mark in `marks` is counted, also for one that is `None`, so that it does not change the names when
+    it comes. Where not even those fit, the first ones are left out as far as the current one needs it.
 
     Args:
         order: Names of the panes, in the order of their keys.
@@ -216,7 +218,8 @@ def tabs_line(
     line = _joined_tabs(_tabs({name: name for name in order}, present, current, marks, keymap, gap=" "))
     if width_of(line) <= spare:
         return line
-    shown = {name: _SHORT.get(name, name) for name in order}
+    unnamed = [name for name in _RARE if name not in (current, *present)]
+    shown = {name: "" if name in unnamed else _SHORT.get(name, name) for name in order}
     surplus = width_of(_joined_tabs(_tabs(shown, present, current, marks, keymap))) - spare
     tabs = _tabs(_cut(shown, surplus), present, current, marks, keymap)
     if width_of(_joined_tabs(tabs)) > spare:  # not even so: keys alone, but for the current one

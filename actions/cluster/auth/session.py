@@ -23,7 +23,7 @@ import msgspec
 from actions.base import process
 from actions.base.clock import Clock, SystemClock
 from actions.base.decoding import convert, decode_json
-from actions.base.errors import FormatError, MissingError, RefusedError
+from actions.base.errors import AccessError, ConflictError, FormatError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.files import read_file
 from actions.base.guard import require_guard
@@ -93,10 +93,38 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     account: str
 
 
-def are_one_cluster(known: str, found: str) -> bool:
-    """Return whether two values of `cluster_uid` are one cluster's: by uid, or where one lacks it by digest."""
+def are_one_cluster(known: str, found: str) -> bool | None:
+    """Return whether two values of `cluster_uid` are one cluster's: by uid, or where one lacks it by digest.
+
+    `None` means that it is not known: one cluster can have several addresses.
+    """
     (known_uid, _, known_digest), (uid, _, digest) = known.partition(" "), found.partition(" ")
-    return known_uid == uid if known_uid and uid else bool(digest) and known_digest == digest
+    if known_uid and uid:
+        return known_uid == uid
+    return True if digest and known_digest == digest else None
+
+
+def require_one_cluster(known: str, found: str, server: str) -> None:
+    """Require that a server is the known cluster's.
+
+    Raises:
+        ConflictError: It is another cluster's.
+        AccessError: That cannot be known: the namespace kube-system may not be read.
+    """
+    match are_one_cluster(known, found):
+        case True:
+            return
+        case False:
+            raise ConflictError(
+                f"{server} is another cluster than the one that the run began with.",
+                hint="Nothing was changed. Restore the run's own cluster, or launch a new run.",
+            )
+        case None:
+            raise AccessError(
+                f"Whether {server} is the cluster that the run began with is not known: its address or certificate"
+                " authority differs, and its namespace kube-system may not be read.",
+                hint="Use the kubeconfig that the run was begun with, or have get on that namespace.",
+            )
 
 
 class _Metadata(msgspec.Struct):

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, FormatError, MissingError, RefusedError, UnreachableError
+from actions.base.errors import FormatError, MissingError, RefusedError, UnreachableError
 from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.cluster.auth.session import KubeSession, TokenFactory, are_one_cluster
+from actions.cluster.auth.session import KubeSession, TokenFactory, require_one_cluster
 from actions.cluster.objects import client as objects
 from actions.cluster.objects.apply import FIELD_MANAGER, ApplyConflictError, apply, create
 from actions.cluster.objects.client import Discovery, Document, ObjectRef
@@ -161,8 +161,4 @@ async def _verify(session: KubeSession, expected_uid: str) -> None:
         found = await session.cluster_uid()
     except (MissingError, FormatError, RefusedError) as error:  # a portal, a proxy, a server that is not up yet
         raise UnreachableError(f"{session.server} does not answer as the run's cluster: {error.message}") from error
-    if not are_one_cluster(expected_uid, found):
-        raise ConflictError(
-            f"{session.server} is another cluster than the one that the run began with.",
-            hint="Nothing was changed. Restore the run's own cluster, or launch a new run.",
-        )
+    require_one_cluster(expected_uid, found, session.server)

@@ -17,7 +17,7 @@ from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, request_of
 from actions.cluster.auth.exec_plugins import require_allowed
 from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
-from actions.cluster.auth.session import ClusterIdentity, are_one_cluster
+from actions.cluster.auth.session import ClusterIdentity, are_one_cluster, require_one_cluster
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import REQUEST, STAGE, retry_unreachable
 from actions.run.context.stage_context import CLUSTER_UID, StageContext, known_cluster_uid
@@ -48,11 +48,13 @@ class KubeconfigHandler:
         await self._context.access.aclose()
         identity = await self._identity()
         known = known_cluster_uid(self._context.view)
-        if known and not are_one_cluster(known, identity.uid):
+        if known and are_one_cluster(known, identity.uid) is False:
             raise StageFailedError(
                 f"{identity.name} is not the cluster that the run began with, but another one of that name.",
                 hint="Restore the run's own cluster, or launch a new run.",
             )
+        if known:
+            require_one_cluster(known, identity.uid, identity.name)
         outputs = {CLUSTER_UID: identity.uid, "cluster_version": identity.version, "cluster_account": identity.account}
         return Performed(f"{identity.name} answers, Kubernetes {identity.version}.", outputs=outputs)
 

@@ -28,7 +28,7 @@ from tui.screens.workspace import PaneWorkspace
 from tui.textual_private import screen_text
 
 QUEUE = ServedKind("scheduling.example", "v1", "lines", "Line", is_namespaced=False, verbs=("get", "list"))
-WEB = {"owner_kind": "ReplicaSet", "owner_name": "web-7d4b9"}
+WEB = {"owner_kind": "StatefulSet", "owner_name": "web"}
 RESOURCES = [{"name": "lines", "kind": "Line", "namespaced": False}]
 
 
@@ -40,7 +40,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 
 class Desk:
-    """The commands on objects, with two pods of a Deployment and one that stands alone."""
+    """The commands on objects, with two pods of a StatefulSet and one that stands alone."""
 
     def __init__(self, session: KubeSession | None = None) -> None:
         self.shown: list[str] = []
@@ -106,9 +106,9 @@ class Panes(App[None]):
 async def test_several_pods_of_a_workload_are_listed_to_choose_a_log() -> None:
     app = Panes(Desk())
     async with app.run_test(size=WIDE) as pilot:
-        await app.desk.handlers["logs"](LogsArguments(object="deploy/default/web"))
+        await app.desk.handlers["logs"](LogsArguments(object="sts/default/web"))
         await wait_for(pilot, lambda: "web-2" in screen_text(app), "the pods")
-        assert "pods of Deployment default/web" in screen_text(app)
+        assert "pods of StatefulSet default/web" in screen_text(app)
         assert "alone" not in screen_text(app)
 
 
@@ -120,8 +120,8 @@ async def test_what_has_no_pods_has_no_log() -> None:
 async def test_a_name_without_a_namespace_is_looked_for_in_the_chosen_one() -> None:
     desk = Desk()
     desk.services.narrow("play")
-    with pytest.raises(RefusedError, match="Deployment play/web is not a pod, and has none"):
-        await desk.handlers["logs"](LogsArguments(object="deploy/web"))
+    with pytest.raises(RefusedError, match="StatefulSet play/web is not a pod, and has none"):
+        await desk.handlers["logs"](LogsArguments(object="sts/web"))
 
 
 async def _save_nothing(_file: Path, _part: Widget | None) -> None:
