@@ -134,9 +134,11 @@ async def test_d01_an_audit_that_may_not_list_a_kind_is_unknown_wherever_it_is_s
     with fault(sandbox, "kind=forbidden", "resources=configmaps", "verbs=list"):
         view = await torn_down(folder)
     assert view.audit is not None
-    assert view.audit.unknown == ("This user may not list configmaps.",)
+    elsewhere, here = view.audit.unknown
+    assert elsewhere == "This user may not list 1 kind outside of default: configmaps."
+    assert here == "This user may not list configmaps in default."
     assert view.audit.leftovers == ()
-    assert said(view, "audit").startswith("It is unknown whether anything is left. This user may not list configmaps.")
+    assert said(view, "audit").startswith(f"It is unknown whether anything is left. {elsewhere}")
     text = run_table(view)
     assert "Nothing is left" not in text
     assert "torn down, but what is left is unknown" in text

@@ -51,13 +51,14 @@ def test_a_parked_run_that_has_finished_buys_nothing_by_any_of_the_three_names(p
     folder = newest(program)
     assert program.command("--demo", "runs", "park", "latest").returncode == 0
     is_now(folder, RunState.PARKED)
-    before = load_run(folder).last_seq
+    before = [stage.attempt for stage in load_run(folder).stages]
     for verb in ("resume", "retry", "unpause"):
         done = program.command("--demo", "runs", verb, "latest")
         assert done.returncode == 1
         assert "would only make" in done.stderr
         assert f"eksml-tui runs teardown {folder.name}" in done.stderr
-    assert load_run(folder).last_seq == before
+    assert load_run(folder).state is RunState.PARKED
+    assert [stage.attempt for stage in load_run(folder).stages] == before
 
 
 def test_after_its_teardown_the_place_is_free_and_a_cancelled_run_is_resumed_to_its_end(program: Program) -> None:

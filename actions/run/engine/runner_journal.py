@@ -53,18 +53,21 @@ async def when_usable(
         make_room: Called on a full disk; returns whether it has freed space.
         allow: Awaited before each attempt; raises if it may not be made, for which there may be a reason by then.
     """
+    was_locked = False
     while True:
         if allow is not None:
             await allow()
         try:
             done = call()
         except JournalUnwritableError as error:
+            was_locked = was_locked or error.kind is NoticeKind.LOCKED
             heartbeat.waits_for(error.kind)
             if isinstance(error, DiskFullError) and make_room():
                 continue
         else:
-            is_full = not has_room(folder)
-            heartbeat.waits_no_more(*(kind for kind in _OF_DISK if not (is_full and kind is NoticeKind.DISK_FULL)))
+            # A locked journal can be read: that it was says nothing of the lock.
+            stays = {NoticeKind.DISK_FULL: not has_room(folder), NoticeKind.LOCKED: not was_locked}
+            heartbeat.waits_no_more(*(kind for kind in _OF_DISK if not stays.get(kind)))
             return done
         heartbeat.beat()
         await clock.sleep(_RETRY_SECONDS)
