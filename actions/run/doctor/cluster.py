@@ -32,7 +32,7 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.objects import object_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.room import ROOM_CHECK, ROOM_REMEDY, Room, look_for_room
-from actions.run.doctor.sources import is_there, launch_objects
+from actions.run.doctor.sources import find_installed, is_there, launch_objects
 from actions.run.stages.manifests import all_served
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
@@ -162,8 +162,17 @@ def role_question(session: KubeSession, role: str, namespace: str) -> Question:
     return Question(f"rights of {role}", look, rights_remedy(role, bound))
 
 
-async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) -> dict[str, list[Right]]:
-    """Return the rights by which a launch makes what is not there yet, by namespace; `""` is the whole cluster.
+class NeededRights(msgspec.Struct, frozen=True):
+    """The rights by which a launch makes what is not there yet, and what it takes for there."""
+
+    rights: Mapping[str, Sequence[Right]]
+    """By namespace; `""` is the whole cluster."""
+    out_of_reach: Sequence[tuple[Right, str]] = ()
+    """`get` and the name of each object that this user may neither read nor make."""
+
+
+async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) -> NeededRights:
+    """Return the rights by which a launch makes what is not there yet.
 
     What is there is used as it is, and of what may not be looked at `get` is among them.
 
@@ -171,6 +180,7 @@ async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) ->
         ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
     """
     needed: dict[str, dict[Right, None]] = {}
+    out_of_reach: dict[tuple[Right, str], None] = {}
     for stage in launch.stages:
         manifests = launch_objects(launch, stage)
         optional = stage.where_served if isinstance(stage, ManifestsStage) else ()
@@ -184,26 +194,24 @@ async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) ->
             ):
                 continue
             plural, is_namespaced = kind
-            if not isinstance(stage, JobStage | PodStage) and await _exists(connection, ref):
-                continue
             group = ref.api_version.rpartition("/")[0]
+            try:
+                if await connection.find(ref) is not None and not isinstance(stage, JobStage | PodStage):
+                    continue
+            except AccessError:
+                if await connection.is_out_of_reach(ref):
+                    out_of_reach[Right(plural, "get", group), ref.name] = None
+                    continue
             found = needed.setdefault(ref.namespace if is_namespaced else "", {})
             found |= dict.fromkeys(Right(plural, verb, group) for verb in _APPLIED_BY)
         if isinstance(stage, JobStage | PodStage):
             needed.setdefault(launch.namespace, {}).update(dict.fromkeys(_FOLLOWED_BY))
-    return {namespace: list(rights) for namespace, rights in needed.items()}
+    return NeededRights({namespace: list(rights) for namespace, rights in needed.items()}, list(out_of_reach))
 
 
 async def _is_installed(connection: ClusterConnection, stage: AnyStage, launch: PlannedLaunch) -> bool:
     try:
-        return await is_there(connection, stage, launch)
-    except AccessError:
-        return False
-
-
-async def _exists(connection: ClusterConnection, ref: ObjectRef) -> bool:
-    try:
-        return await connection.find(ref) is not None
+        return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, launch) is not None
     except AccessError:
         return False
 
@@ -227,7 +235,8 @@ async def check_launch_rights(
         ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
     """
     asked = {}
-    for namespace, rights in (await needed_rights(connection, launch)).items():
+    needed = await needed_rights(connection, launch)
+    for namespace, rights in needed.rights.items():
         deleted = [Right(right.resource, "delete", right.group) for right in rights if right.verb == "create"]
         asked[namespace] = deleted if is_teardown else rights
     clauses, remedies, unasked = [], [], 0
@@ -244,18 +253,23 @@ async def check_launch_rights(
     if unasked:
         return unknown(f"The cluster answers no access review: {unasked} rights are not known.")
     places = [name or "the whole cluster" for name in asked]
-    return passed(
-        f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
-    )
+    have = f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
+    if needed.out_of_reach and not is_teardown:
+        rights, names = zip(*needed.out_of_reach, strict=True)
+        unread = listed([f"{right.kind} {name}" for right, name in needed.out_of_reach], _SHOWN)
+        remedy = f"Have an administrator look, or run {_grant(rights, '', 'USER-read', names)}"
+        return unknown(f"{have} Taken for there, as this user may neither read nor make it: {unread}.", remedy=remedy)
+    return passed(have)
 
 
-def _grant(missing: Sequence[Right], namespace: str, name: str) -> str:
-    """Return the commands that grant some rights in a namespace or, if it is empty, in the whole cluster."""
+def _grant(missing: Sequence[Right], namespace: str, name: str, names: Sequence[str] = ()) -> str:
+    """Return the commands that grant some rights, on objects of some names, in a namespace or in the whole cluster."""
     verbs = ",".join(dict.fromkeys(right.verb for right in missing))
     kinds = ",".join(dict.fromkeys(right.kind for right in missing))
     role, scope = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
+    of_names = "".join(f" --resource-name={each}" for each in dict.fromkeys(names))
     return (
-        f"kubectl create {role} {name} --verb={verbs} --resource={kinds}{scope}"
+        f"kubectl create {role} {name} --verb={verbs} --resource={kinds}{of_names}{scope}"
         f" && kubectl create {role}binding {name} --{role}={name} --user=USER{scope}"
     )
 
@@ -424,7 +438,12 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
         for manifest in launch.objects(stage):
             count += 1
             ref = ref_of(_placed(manifest, launch.namespace))
-            document = await connection.find(ref)
+            try:
+                document = await connection.find(ref)
+            except AccessError:
+                if not await connection.is_out_of_reach(ref):
+                    raise
+                continue
             labels: Mapping[str, Any] = ((document or {}).get("metadata") or {}).get("labels") or {}
             if labels.get(RUN_LABEL):
                 owner = await _owner_of(connection, str(labels[RUN_LABEL]), launch.namespace)

@@ -182,7 +182,7 @@ async def apply_objects(
     """Apply objects one by one, definitions and namespaces first. Objects older than the run are left as they are.
 
     Returns:
-        The references of all objects, applied or found.
+        The references of all objects, applied or found, but for those that are out of reach.
 
     Raises:
         MissingError: The cluster lacks the kind of an object; nothing was applied.
@@ -193,7 +193,10 @@ async def apply_objects(
     ordered = sorted(manifests, key=_rank)
     await _require_kinds(context, connection, ordered)
     for manifest in ordered:
-        refs.append(await _apply_one(context, connection, manifest))
+        ref = await _apply_one(context, connection, manifest)
+        if ref is None:
+            continue
+        refs.append(ref)
         if manifest["kind"] == "CustomResourceDefinition":
             await wait_ready(context, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
             connection.discovery.forget()
@@ -272,8 +275,10 @@ async def _require_kinds(context: StageContext, connection: ClusterConnection, m
             await retry_unreachable(ask, clock=context.clock, note=context.journal.note)
 
 
-async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef:
+async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef | None:
     """Create an object, or apply it if it is the run's; any other is left as it is, and recorded as existing.
+
+    Returns `None` for one that is out of reach: it is taken for there.
 
     Applying what is absent would also change an object that another machine makes in that moment: of two that launch at
     once, both would count it as theirs. The server refuses the second creation.
@@ -284,7 +289,12 @@ async def _apply_one(context: StageContext, connection: ClusterConnection, manif
     ref = ref_of(manifest)
     context.journal.note(f"Applying {ref.describe()}.")
     for _ in range(_ATTEMPTS):
-        found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+        try:
+            found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+        except AccessError:
+            if not await connection.is_out_of_reach(ref):
+                raise
+            return None
         if found is not None and not is_of_run(context, found, ref):
             await context.journal.own(owned_of(context, ref, uid=found.uid, existed=True))
             return ref
@@ -333,7 +343,12 @@ async def _change(context: StageContext, connection: ClusterConnection, manifest
 
 
 async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
-    found = await connection.find(ref)
+    try:
+        found = await connection.find(ref)
+    except AccessError:
+        if await connection.is_out_of_reach(ref):
+            return ""
+        raise
     if found is None:
         return f"{ref.describe()} does not exist."
     verdict = object_status(found)
