@@ -12,7 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
-from actions.cluster.http.errors import ApiConflictError
+from actions.cluster.http.errors import ApiAccessError, ApiConflictError, ApiStatus
 from actions.cluster.objects.apply import exists_already
 from actions.cluster.objects.client import ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
@@ -27,6 +27,7 @@ from actions.run.objects.survey import Unanswered, look
 GONE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
 _ATTEMPTS = 20
+_FORBIDDEN = 403
 _RIGHTS = "Ask for the rights of assets/rbac.yaml."
 _NAMED = 3
 CLAIM_GUARD = "kubernetes.io/pvc-protection"
@@ -111,7 +112,9 @@ async def seen(connection: ClusterConnection, ref: ObjectRef) -> Entry | None:
     if not isinstance(found, Unanswered):
         return found
     refusal = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
-    raise StageFailedError(refusal) if found.may_pass else AccessError(refusal, hint=_RIGHTS)
+    if found.may_pass:
+        raise StageFailedError(refusal)
+    raise ApiAccessError(refusal, status=ApiStatus(_FORBIDDEN), hint=_RIGHTS)  # an answer, and not a login to wait for
 
 
 async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> str:
