@@ -48,7 +48,8 @@ EXPORTERS = "exporters"
 """The stage by which blueprints export the metrics of accelerators."""
 PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
 
-LAUNCH_RIGHTS, TEARDOWN_RIGHTS = "rights to launch", "rights to tear down"
+LAUNCH_RIGHTS, TEARDOWN_RIGHTS, STORE_CHECK = "rights to launch", "rights to tear down", "store in the cluster"
+_ALONE = "The run is on this machine alone"
 _APPLIED_BY = ("get", "create", "patch")
 _AT_ONCE = 8
 _SHOWN = 6
@@ -287,7 +288,12 @@ async def check_store_rights(session: KubeSession, namespace: str) -> Observatio
             return unknown("The cluster answers no access review.")
         if not missing:
             return passed(f"The run is kept in {place} as well.")
-    return passed(f"The run is on this machine alone: this user may not {_listed(missing)} in {namespace}.")
+    return passed(f"{_ALONE}: this user may not {_listed(missing)} in {namespace}.")
+
+
+def is_alone(lines: Iterable[DoctorLine]) -> bool:
+    """Return whether the checks of a launch have found that its run cannot be kept in its cluster."""
+    return any(line.check == STORE_CHECK and line.detail.startswith(_ALONE) for line in lines)
 
 
 class ClusterReach(msgspec.Struct, frozen=True):
@@ -372,7 +378,7 @@ def cluster_questions(
         room,
         Question(LAUNCH_RIGHTS, partial(check_launch_rights, connection, launch), "", is_blocking=True),
         Question(TEARDOWN_RIGHTS, partial(check_launch_rights, connection, launch, is_teardown=True), ""),
-        Question("store in the cluster", partial(check_store_rights, session, launch.namespace), ""),
+        Question(STORE_CHECK, partial(check_store_rights, session, launch.namespace), ""),
     ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
     return [*asked_of, pairs, objects, *([scrapes] if exports else [])]

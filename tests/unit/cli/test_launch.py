@@ -15,7 +15,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import client
 from actions.run.client import list_runs, load_run
 from actions.run.doctor import names
-from actions.run.doctor.report import DoctorLine
+from actions.run.doctor.report import DoctorLine, require_passed
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from tui.cli import launch
@@ -152,9 +152,11 @@ def test_a_launch_of_another_cluster_or_after_a_teardown_is_not_refused(monkeypa
     assert len(list_runs()) == 3
 
 
-def test_a_check_that_failed_refuses_unless_it_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
-    line = DoctorLine("terraform", CheckResult.FAILED, "not on PATH.", "Install it.", is_blocking=True)
-    with pytest.raises(RefusedError, match="terraform"):
-        launch._require_passed([line], waived=[])
-    launch._require_passed([line], waived=["terraform"])
-    assert "Install it." in capsys.readouterr().err
+def test_a_check_that_failed_refuses_unless_it_is_waived() -> None:
+    line = DoctorLine("terraform", CheckResult.FAILED, "It is not on PATH.", "Install it.", is_blocking=True)
+    with pytest.raises(RefusedError) as refusal:
+        require_passed([line], waived=[], waiver=launch._waiver)
+    assert refusal.value.sentence() == (
+        "The launch would fail: terraform: It is not on PATH. Install it. To launch anyway: --waive 'terraform'."
+    )
+    require_passed([line], waived=["terraform"], waiver=launch._waiver)
