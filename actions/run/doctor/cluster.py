@@ -38,16 +38,13 @@ from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
 
 ROLES_FILE = "rbac.yaml"
-LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL = (
-    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "store", "shell")
-)
-IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
-"""The roles that are bound in namespaces."""
+STORE = "eksml-store"
 
 EXPORTERS = "exporters"
 """The stage by which blueprints export the metrics of accelerators."""
-PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
+PROMETHEUS_REMEDY = "Bind eksml-look in the whole cluster to look for one."
 
+RIGHTS_REMEDY = f"Have an administrator bind roles of assets/{ROLES_FILE}, or name another namespace with -n."
 LAUNCH_RIGHTS, TEARDOWN_RIGHTS, STORE_CHECK = "rights to launch", "rights to tear down", "store in the cluster"
 _ALONE = "The run is on this machine alone"
 _APPLIED_BY = ("get", "create", "patch")
@@ -71,6 +68,22 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 _FOLLOWED_BY = (Right("pods", "list", ""), Right("pods/log", "get", ""))
+_WORKS = {
+    "look at pods and logs": _FOLLOWED_BY,
+    "launch jobs": tuple(Right("jobs", verb, "batch") for verb in _APPLIED_BY),
+    "remove jobs": (Right("jobs", "delete", "batch"),),
+    "open shells and ports": (Right("pods/exec", "create", ""), Right("pods/portforward", "create", "")),
+}
+"""What is done in a namespace; each launch asks for the rights of its own kinds."""
+_CLUSTER_WORKS = {
+    "look at nodes": (Right("nodes", "list", ""),),
+    "look at pods": (Right("pods", "list", ""),),
+    "install operators": (
+        Right("customresourcedefinitions", "create", "apiextensions.k8s.io"),
+        Right("clusterroles", "escalate", "rbac.authorization.k8s.io"),
+    ),
+    "list every kind, as an audit does": (Right("*", "list", "*"),),
+}
 
 
 @cache
@@ -115,22 +128,6 @@ async def missing_rights(
     return [right for right, answer in paired if answer is False], [right for right, answer in paired if answer is None]
 
 
-def rights_observation(missing: Sequence[Right], unasked: Sequence[Right], *, total: int, where: str) -> Observation:
-    """Return the result for one role.
-
-    Args:
-        missing: The rights that were refused.
-        unasked: Those without an answer.
-        total: The number of rights in the role.
-        where: Its scope, for the sentence: `in training`, `in the whole cluster`.
-    """
-    if missing:
-        return failed(f"{len(missing)} of {total} rights are missing {where}: {_listed(missing)}.")
-    if unasked:
-        return unknown(f"The cluster answers no access review: create selfsubjectaccessreviews is refused {where}.")
-    return passed(f"All {total} rights {where}.")
-
-
 def _listed(rights: Iterable[Right]) -> str:
     verbs: dict[str, list[str]] = {}
     for right in rights:
@@ -140,27 +137,23 @@ def _listed(rights: Iterable[Right]) -> str:
     return "; ".join(shown[:_SHOWN]) + more
 
 
-def rights_remedy(role: str, namespace: str) -> str:
-    """Return the command that binds a role, for an administrator of the cluster."""
-    kind = "rolebinding" if namespace else "clusterrolebinding"
-    scope = f" --namespace={namespace}" if namespace else ""
-    return (
-        f"Have an administrator run kubectl apply -f assets/{ROLES_FILE}"
-        f" && kubectl create {kind} USER-{role} --clusterrole={role} --user=USER{scope}"
-    )
+async def check_work(session: KubeSession, namespace: str) -> Observation:
+    """Check what the user may do, in a namespace and in the whole cluster; whoever has one namespace needs no more.
 
-
-def role_question(session: KubeSession, role: str, namespace: str) -> Question:
-    """Return the question for one of the shipped roles."""
-    bound = NAMESPACE if role == STORE else namespace if role in IN_ONE_NAMESPACE else ""
-    rights = recommended_rights(role)
-
-    async def look() -> Observation:
-        missing, unasked = await missing_rights(session, rights, bound)
-        where = f"in {bound}" if bound else "in the whole cluster"
-        return rights_observation(missing, unasked, total=len(rights), where=where)
-
-    return Question(f"rights of {role}", look, rights_remedy(role, bound))
+    Raises:
+        UnreachableError: The cluster does not answer.
+    """
+    clauses = []
+    for place, works in ((namespace, _WORKS), ("", _CLUSTER_WORKS)):
+        asked = {work: await missing_rights(session, rights, place) for work, rights in works.items()}
+        if any(unasked for _, unasked in asked.values()):
+            return unknown("The cluster answers no access review.")
+        allowed = [work for work, (missing, _) in asked.items() if not missing]
+        where = f"in {place}" if place else "in the whole cluster"
+        clauses.append(f"{where} {', '.join(allowed) or 'nothing of what is asked'}")
+        if place and next(iter(works)) not in allowed:
+            return failed(f"This user may not {next(iter(works))} {where}.")
+    return passed(f"This user may {'; '.join(clauses)}.")
 
 
 class NeededRights(msgspec.Struct, frozen=True):
@@ -357,8 +350,7 @@ def cluster_questions(
         return []
     scrapes = Question("Prometheus", partial(check_prometheus, session), PROMETHEUS_REMEDY)
     if launch is None:
-        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL)
-        return [*(role_question(session, role, namespace) for role in asked), scrapes]
+        return [Question("rights", partial(check_work, session, namespace), RIGHTS_REMEDY), scrapes]
     connection = ClusterConnection(session, Discovery(session))
     objects = Question(
         "names of objects",

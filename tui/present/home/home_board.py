@@ -474,8 +474,9 @@ def _steps(step: str) -> tuple[Cells, ...]:
 
 def _problems(facts: HomeFacts, width: int) -> Section:
     if facts.totals is None:
-        is_refused = facts.cluster_state.tone is Tone.BAD
-        text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
+        text = "They are looked for when the cluster is read."
+        if facts.cluster_state.tone is Tone.BAD:
+            text = f"Not known: {facts.cluster_state.text.partition(': ')[0]}."
         return Section("Problems", (_text(text),))
     if facts.problems is None:
         return Section("Problems", (*_idle_rows(facts)[0], _text("Looking at pods, nodes and events.")))
