@@ -69,7 +69,8 @@ class Alone:
         """The folder of a run that has just begun."""
         done = self.do("launch", name, "--existing-cluster", "--yes", *words)
         assert done.returncode == 0, done.stderr
-        return self.program.state / "runs" / done.stdout.strip()
+        run: str = done.stdout.strip()
+        return self.program.state / "runs" / run
 
 
 def over(folder: Path) -> RunView:
