@@ -7,12 +7,10 @@ import base64
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event
 from types import MappingProxyType
 
 import msgspec
@@ -26,7 +24,7 @@ from actions.base.files import (
     expanded,
     private_directory,
     read_file,
-    take_lock,
+    wait_for_lock,
     write_private,
 )
 from actions.base.own_images import registry_variable
@@ -60,6 +58,7 @@ from actions.run.journal.folder import (
     heartbeat_path,
     journal_path,
     keep_reserve,
+    lease_path,
     make_block,
     runner_log_path,
     runs_folder,
@@ -82,7 +81,6 @@ _SHOWN = 3
 _LOCK = ".launching"
 _LOCK_SECONDS = 10.0
 """A folder is made in less than a second."""
-_LOOK_SECONDS = 0.05
 
 
 class Supplies(msgspec.Struct, frozen=True):
@@ -138,7 +136,7 @@ def create_folder(
             _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
-        for block in (heartbeat_path(scratch), starts_path(scratch)):
+        for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
             make_block(block)
         write_private(runner_log_path(scratch), b"")
         keep_reserve(scratch)
@@ -362,20 +360,18 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
         ConfigError: The folder cannot be written.
         RefusedError: Another launch does not come to its end.
     """
-    path, deadline = private_directory(runs) / _LOCK, time.monotonic() + _LOCK_SECONDS
+    path = private_directory(runs) / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     except OSError as error:
         raise ConfigError(f"{path} cannot be made: {error.strerror}.", hint="Free some space there.") from error
     try:
-        while not take_lock(descriptor):
-            if time.monotonic() > deadline:
-                who = ", ".join(holders_of_locks([path])) or "another process"
-                raise RefusedError(
-                    f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
-                    hint="Wait for it, or end that process; then launch again.",
-                )
-            Event().wait(_LOOK_SECONDS)
+        if not wait_for_lock(descriptor, _LOCK_SECONDS):
+            who = ", ".join(holders_of_locks([path])) or "another process"
+            raise RefusedError(
+                f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
+                hint="Wait for it, or end that process; then launch again.",
+            )
         yield
     finally:
         os.close(descriptor)

@@ -20,7 +20,7 @@ from actions.base.objects import PreconditionError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.run.context.store_address import run_key
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.records import Output, TakenOver, encode_body
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease

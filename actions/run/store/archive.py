@@ -38,9 +38,9 @@ from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, journal_path, runs_folder
+from actions.run.journal.journal_file import RecordRow, read_stored
 from actions.run.journal.reader import RunReader
-from actions.run.journal.snapshot import read_stored
-from actions.run.journal.store import RecordRow, refuse_network_filesystem
+from actions.run.journal.store import refuse_network_filesystem
 from actions.run.output.segments import (
     SealedSegment,
     StreamReader,

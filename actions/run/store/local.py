@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, FormatError, RefusedError, UnreachableError
 from actions.base.executors import in_thread
-from actions.base.files import PRIVATE_FILE, open_file, private_directory, take_lock, write_private
+from actions.base.files import PRIVATE_FILE, open_file, private_directory, wait_for_lock, write_private
 from actions.base.names import is_segment
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.readonly import refuse_if_readonly
@@ -41,7 +39,6 @@ _RUNS = "runs"
 _LOCK = ".lock"
 _LOCK_SECONDS = 10.0
 """One write takes some milliseconds."""
-_LOOK_SECONDS = 0.01
 
 T = TypeVar("T")
 
@@ -201,13 +198,11 @@ class LocalStore:
         Raises:
             UnreachableError: Another write does not come to its end.
         """
-        path, deadline = private_directory(self._folder) / _LOCK, time.monotonic() + _LOCK_SECONDS
+        path = private_directory(self._folder) / _LOCK
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
         try:
-            while not take_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise UnreachableError(f"Another process does not end its write into {self.address}.")
-                Event().wait(_LOOK_SECONDS)
+            if not wait_for_lock(descriptor, _LOCK_SECONDS):
+                raise UnreachableError(f"Another process does not end its write into {self.address}.")
             yield
         finally:
             os.close(descriptor)

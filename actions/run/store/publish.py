@@ -24,8 +24,9 @@ from actions.base.executors import in_thread
 from actions.base.guard import guarded_by, require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.lease import Heartbeat
-from actions.run.journal.store import JournalUnwritableError, RecordRow
+from actions.run.journal.store import JournalUnwritableError
 from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Action, Operator

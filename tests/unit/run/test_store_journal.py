@@ -10,7 +10,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import FormatError
 from actions.base.objects import StoredObject
 from actions.run.context.store_address import run_key
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.records import Operator, Output, TakenOver, encode_body
 from actions.run.store.lease import take_lease
 from actions.run.store.local import LocalStore

@@ -458,7 +458,7 @@ async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: FolderStor
 
 @pytest.mark.parametrize(
     "fault",
-    [MissingPermissionError("AWS denies s3:GetObject.", "s3:GetObject"), DiskFullError(Path("journal.db"))],
+    [MissingPermissionError("AWS denies s3:GetObject.", "s3:GetObject"), DiskFullError(Path("journal.jsonl"))],
     ids=["right", "disk"],
 )
 async def test_every_reason_not_to_fetch_a_run_is_a_sentence_that_says_what_to_do(

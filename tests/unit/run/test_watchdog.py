@@ -21,8 +21,9 @@ from actions.base.files import asset
 from actions.base.own_images import PYTHON, REGISTRY_VARIABLE, own_image
 from actions.base.process import own_identity
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
-from actions.run.journal.lease import Heartbeat, Lease, read_heartbeat
+from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.journal.reader import RunMonitor
+from actions.run.journal.store import Lease
 from actions.run.launch import kept_environment
 from actions.run.report import run_table
 from actions.run.results import copying
