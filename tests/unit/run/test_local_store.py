@@ -1,17 +1,13 @@
-"""The store in a folder, beside the suite of all stores: names, links, locks, and one that is only read."""
+"""The store in a folder, beside the suite of all stores: names and links."""
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
-import os
 from pathlib import Path
 
 import pytest
 
-from actions.base.errors import ConfigError, RefusedError, UnreachableError
+from actions.base.errors import ConfigError
 from actions.base.files import private_directory
-from actions.run.store import local
 from actions.run.store.lease import take_lease
 from actions.run.store.local import LocalStore
 from tests.support.stores import ANNA
@@ -51,48 +47,13 @@ async def test_links_are_not_followed(tmp_path: Path) -> None:
     assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
-async def test_a_store_that_is_only_read_refuses_every_write(tmp_path: Path) -> None:
-    writer = LocalStore(tmp_path / "store")
-    made = await writer.put_if_absent(NAME, b"1")
-    lease = await take_lease(writer, "run-1", ANNA, after=None)
-    reader = LocalStore(tmp_path / "store", address="run.tar", is_written=False)
-    for work in (
-        reader.put_if_absent(NAME, b"2"),
-        reader.replace(NAME, b"2", etag=made.etag),
-        reader.delete(NAME),
-        reader.remove_run("run-1"),
-        take_lease(reader, "run-1", ANNA, after=lease),
-    ):
-        with pytest.raises(RefusedError, match=r"run\.tar is only read"):
-            await work
-    found = await reader.get(NAME)
-    assert found is not None
-    assert found.body == b"1"
-
-
 async def test_an_empty_folder_has_no_run(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "nothing", is_written=False)
+    store = LocalStore(tmp_path / "nothing")
     assert await store.run_ids() == []
     assert await store.leases() == ([], {})
     assert await store.objects("runs/run-1/") == []
     assert await store.lease("run-1") is None
     assert not (tmp_path / "nothing").exists()
-
-
-async def test_a_write_that_does_not_end_is_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path / "store")
-    await store.put_if_absent(NAME, b"1")
-    descriptor = os.open(tmp_path / "store/.lock", os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with monkeypatch.context() as patch:
-        patch.setattr(local, "_LOCK_SECONDS", 0.05)
-        with pytest.raises(UnreachableError, match="does not end its write"):
-            await store.put_if_absent("runs/run-1/files/y", b"1")
-    waiting = asyncio.ensure_future(store.put_if_absent("runs/run-1/files/y", b"1"))
-    os.close(descriptor)
-    assert (await waiting).etag
 
 
 async def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
