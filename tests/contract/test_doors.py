@@ -36,7 +36,6 @@ _ALLOWED = {
     "actions/sandbox/locate.py": "a lock",
     "actions/terraform/modules.py": "archives that are in memory",
     "actions/run/store/files.py": "archives that are in memory",
-    "actions/run/store/local.py": "a lock",
     "actions/run/store/archive.py": "scratch files, which are written and read again",
     "actions/run/support/archive.py": "an archive that is made anew",
     "actions/sandbox/audit.py": "a log that is written",

@@ -1,8 +1,8 @@
 """The protocol of a store: where other machines find a run, its lease and its objects.
 
-A run on one machine knows nothing of others. Its store is the one place that all machines see: `s3.py`, `local.py` and
-`kubernetes.py` are its drivers. Every write is conditional on what was read, so of two machines that write the same
-object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
+A run on one machine knows nothing of others. Its store is the one place that all machines see: `s3.py` and
+`kubernetes.py` are its drivers, and `archive.py` has one in memory. Every write is conditional on what was read, so of
+two machines that write the same object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
 """
 
 from __future__ import annotations

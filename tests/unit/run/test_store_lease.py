@@ -21,11 +21,11 @@ from actions.run.store import lease as leases
 from actions.run.store.access import StoreAccess
 from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import LEASE, LeaseDocument, RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
 from tests.support.journals import drop_lease
+from tests.support.local_store import LocalStore
 from tests.support.stores import (
     ANNA,
     BEN,

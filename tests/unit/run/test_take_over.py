@@ -59,13 +59,13 @@ from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import LEASE, DamagedError, LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import append_rows, rows_name
 from actions.run.takeover import reach, strays, takeover
 from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
 from actions.run.takeover.takeover import take_over_run
+from tests.support.local_store import LocalStore
 from tests.unit.run.world import creation, make_run, outline
 
 CLOCK = SystemClock()

@@ -1,7 +1,4 @@
-"""The store in a folder of this machine: the objects are its files. An archive of a run is a tar of such a folder.
-
-A folder has one process. An object's etag is the hash of its content.
-"""
+"""A store in a folder: the objects are its files, which a test can look at and spoil."""
 
 from __future__ import annotations
 
