@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Annotated, Protocol, TypeVar
 
 import msgspec
@@ -232,10 +231,6 @@ class RunStore(Protocol):
         """Return the lease of a run; `None` if there is certainly none."""
         ...
 
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        """Return the leases of all runs, and a sentence on each that is missing or cannot be read, by the run's id."""
-        ...
-
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
         """Write a lease over the one that was read; with `None`, the first one.
 
@@ -291,24 +286,6 @@ class ObjectStore(ABC):
     async def lease(self, run_id: str) -> StoreLease | None:
         found = await self.get(run_key(run_id, LEASE), limit_bytes=MOST_LEASE_BYTES)
         return None if found is None else lease_in(found, run_id)
-
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        found: list[StoreLease] = []
-        unread: dict[str, str] = {}
-
-        async def read(run_id: str) -> None:
-            try:
-                lease = await self.lease(run_id)
-            except (FormatError, ConfigError) as error:
-                unread[one_line(run_id)] = one_line(error.message)
-                return
-            if lease is None:
-                unread[one_line(run_id)] = f"{self.address} has objects of {one_line(run_id)}, and no lease of it."
-            else:
-                found.append(lease)
-
-        await at_once(await self.run_ids(), read)
-        return sorted(found, key=lambda lease: lease.run_id), unread
 
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
         name, data = run_key(run_id, LEASE), lease_bytes(document)
