@@ -310,7 +310,11 @@ class Journal:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; a runner gives the reserved space back."""
+        if self._fence and wait_for_lock(self._descriptor, 0.0):
+            with suppress(OSError, JournalError):
+                self._file.take(self._descriptor)
+                os.ftruncate(self._descriptor, self._file.end)
         os.close(self._descriptor)
 
 

@@ -113,15 +113,19 @@ def test_a_record_that_is_not_whole_before_others_is_damage(tmp_path: Path) -> N
         Journal(path, CLOCK)
 
 
-def test_reserved_space_takes_the_next_records(tmp_path: Path) -> None:
+def test_reserved_space_takes_the_next_records_and_goes_with_the_runner(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    journal = Journal(path, CLOCK)
+    lease = take_runner_lease(path, CLOCK)
+    journal = Journal(path, CLOCK, fence=lease.token)
     journal.keep_room()
     size = path.stat().st_size
     assert size > ROOM_BYTES
     journal.append(RunRequest(RequestKind.PAUSE))
     assert path.stat().st_size == size
-    assert [row.seq for row in read_stored(path)] == [1, 2]
+    Journal(path, CLOCK).append(RunRequest(RequestKind.CANCEL))
+    journal.close()
+    assert path.read_bytes() == whole(path)
+    assert [row.seq for row in read_stored(path)] == [1, 2, 3]
 
 
 def test_processes_that_write_at_once_number_their_records_without_gaps(tmp_path: Path) -> None:
