@@ -29,6 +29,7 @@ MOST_RECORDS = 50_000
 MOST_BYTES = 64 << 20
 """More than any journal reaches, below 1 MB after a month; a larger file is not a journal."""
 _CHUNK_BYTES = 1 << 20
+_LOOK_BYTES = 16 << 10
 
 
 class RecordRow(NamedTuple):
@@ -115,7 +116,7 @@ class JournalFile:
         """
         if self.end and not os.pread(descriptor, 1, self.end).strip(b"\0"):
             return b""
-        data = _content(descriptor, self.end)
+        data = _content(descriptor, self.end, is_first=not self.end)
         sound = data.partition(b"\0")[0]
         whole = sound[: sound.rfind(b"\n") + 1]
         if self.last_seq + whole.count(b"\n") > MOST_RECORDS + 1:
@@ -164,13 +165,13 @@ class JournalFile:
             )
 
 
-def _content(descriptor: int, place: int) -> bytes:
-    """Return the content of a file from an offset on, without the zeros at its end."""
+def _content(descriptor: int, place: int, *, is_first: bool) -> bytes:
+    """Return the content of a file from an offset on, without the zeros at its end; later ones only up to the first."""
     parts: list[bytes] = []
-    while part := os.pread(descriptor, _CHUNK_BYTES, place):
+    while part := os.pread(descriptor, _CHUNK_BYTES if is_first else _LOOK_BYTES, place):
         parts.append(part)
         place += len(part)
-        if place > MOST_BYTES:  # it grows
+        if place > MOST_BYTES or not (is_first or part[-1]):
             break
     return b"".join(parts).rstrip(b"\0")
 

@@ -303,10 +303,15 @@ class Journal:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def keep_room(self, least: int = ROOM_BYTES) -> None:
-        """Reserve space for later records behind the newest one, if the disk has it, and no one is writing."""
+        """Reserve space for later records behind the newest one, if the disk has it, and no one is writing.
+
+        By zeros: blocks that have content already are flushed faster than those that get their first.
+        """
         if wait_for_lock(self._descriptor, 0.0):
             with suppress(OSError):
-                os.posix_fallocate(self._descriptor, self._file.end, least)
+                size = os.fstat(self._descriptor).st_size
+                if size < self._file.end + least // 2:
+                    _write_whole(self._descriptor, bytes(self._file.end + least - size), size)
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
