@@ -29,7 +29,7 @@ from actions.run.alarms.job_guard import IdleRule, JobGuard, SentAlarms
 from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import load_ways
 from actions.run.limits.idle import PodLoad
-from actions.run.limits.options import idle_minutes, percentage
+from actions.run.limits.options import IDLE_TIME, minutes_of, percentage
 from actions.run.state.alarms import AlarmName
 from actions.run.state.records import AlarmKind
 from actions.telemetry.curves import Curves
@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     if not options.idle and (options.park or options.below):
         raise UsageError("There is no idle limit.", hint="Add --idle 30m.")
     below = percentage(options.below) if options.below else IdleRule().below_pct
-    rule = IdleRule(60.0 * idle_minutes(options.idle) if options.idle else 0.0, below, options.park)
+    rule = IdleRule(60.0 * minutes_of(options.idle, IDLE_TIME) if options.idle else 0.0, below, options.park)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
     end = asyncio.run(_guarded(chosen, options.job, rule))
