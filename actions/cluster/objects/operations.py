@@ -174,6 +174,15 @@ async def suspend_target(session: KubeSession, target: Target, *, is_suspended: 
     return was_suspended is not is_suspended
 
 
+async def stop_target(session: KubeSession, target: Target) -> None:
+    """Have the pods of a job ended and the job kept: suspended, or with no replicas. Raises as `suspend_target`."""
+    row = find_kind(target.resource.kind, target.resource.api_version.rpartition("/")[0])
+    if row is not None and row.suspended_by == _REPLICAS:
+        await scale_target(session, target, 0)
+    else:
+        await suspend_target(session, target, is_suspended=True)
+
+
 _REPLICAS = "spec.replicas"
 _COMMANDS = ApiResource("bus.volcano.sh/v1alpha1", "Command", "commands", is_namespaced=True)
 

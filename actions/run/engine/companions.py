@@ -13,7 +13,7 @@ from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
 from actions.cloud.eks import token_factory
 from actions.run.alarms.alarm_companion import AlarmCompanion
-from actions.run.alarms.observed import CredentialsSource, TrainingSource, accelerator_loads
+from actions.run.alarms.run_sampler import RunSampler
 from actions.run.alarms.ways import load_ways
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
@@ -143,18 +143,14 @@ def companions_of(
     """
     current = runner_journal.view_if_readable
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
+    heartbeat = runner_journal.heartbeat
+    sampler = RunSampler(folder, lambda: heartbeat.troubles, clock)
     guard = LimitGuard(
-        runner_journal,
-        partial(_fetch_ends, backend),
-        clock,
-        find_users=find_users,
-        read_loads=partial(accelerator_loads, folder, {}),
+        runner_journal, partial(_fetch_ends, backend), clock, find_users=find_users, read_loads=sampler.loads
     )
     access = own_access_of(folder, current, backend, store, clock)
     owner = current().owner or present_operator()
-    sources = (TrainingSource(folder, clock), CredentialsSource(clock))
-    heartbeat = runner_journal.heartbeat
-    alarms = AlarmCompanion(runner_journal, sources, load_ways, clock, troubles=lambda: heartbeat.troubles)
+    alarms = AlarmCompanion(runner_journal, sampler.alarms, load_ways, clock)
     found: list[Companion] = [guard, alarms, Publisher(access, folder, runner_journal, owner, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))

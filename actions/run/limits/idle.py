@@ -15,6 +15,7 @@ from actions.run.limits.rules import IDLE_NEAR_SHARE
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.records import IdleKnown
 from actions.run.state.view import RunView, StageState
+from actions.telemetry.tools.devices import read_devices
 
 FRESH_SECONDS = 60.0
 """A sample that is older says nothing about now."""
@@ -36,6 +37,12 @@ class PodLoad(msgspec.Struct, frozen=True):
     at: float
     loads: tuple[float | None, ...] = ()
     error: str = ""
+
+
+def load_in(text: str, at: float) -> PodLoad:
+    """Return the loads in what a tool printed at a time, or in the reason that it gave no answer."""
+    reading = read_devices(text)
+    return PodLoad(at, tuple(device.load_pct for device in reading.devices), reading.error)
 
 
 class IdleMeter:

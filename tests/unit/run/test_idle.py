@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.errors import UsageError
 from actions.run.alarms.causes import alarms_of
-from actions.run.alarms.observed import accelerator_loads, load_in
+from actions.run.alarms.run_sampler import RunSampler
 from actions.run.client import load_run
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
-from actions.run.limits.idle import GAP_SECONDS, NO_ANSWER, IdleMeter, PodLoad
+from actions.run.limits.idle import GAP_SECONDS, NO_ANSWER, IdleMeter, PodLoad, load_in
 from actions.run.limits.limit_guard import LOOK_SECONDS, LimitGuard
 from actions.run.limits.options import LimitTexts, limits_of, limits_text, require_limit
 from actions.run.limits.rules import idle_bill, limit_notices, reached_limit, statuses_of
@@ -37,7 +37,7 @@ from actions.run.state.records import (
 )
 from actions.run.state.view import RunState, RunView, StageState
 from tests.support import fixed_runs
-from tests.support.builders import NOW
+from tests.support.builders import NOW, StillClock
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.world import creation, make_run
 
@@ -155,8 +155,8 @@ async def test_loads_are_read_from_what_the_runner_keeps(tmp_path: Path) -> None
     writer = OutputWriter(tmp_path, stage)
     writer.write_sample("w-0", AcceleratorSample(AT, sample(3)))
     writer.close()
-    assert await accelerator_loads(tmp_path, {}, view) == {"w-0": PodLoad(AT, (3.0,))}
-    refused = load_in(AcceleratorSample(AT, "sh: nvidia-smi: not found"))
+    assert await RunSampler(tmp_path, dict, StillClock()).loads(view) == {"w-0": PodLoad(AT, (3.0,))}
+    refused = load_in("sh: nvidia-smi: not found", AT)
     assert refused.loads == ()
 
 

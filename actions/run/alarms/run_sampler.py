@@ -1,0 +1,98 @@
+"""The sampler of a run: curves, pods, credentials and accelerators, as alarms and the idle limit read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.base.executors import in_thread
+from actions.cloud.account import fetch_end
+from actions.cloud.aws_session import AwsSession
+from actions.run.alarms.causes import Alarm, Samples, alarms_in, credentials_alarm
+from actions.run.limits.idle import PodLoad, load_in
+from actions.run.output.curve_reader import StageCurves
+from actions.run.output.reader import OutputReader
+from actions.run.state.view import RunView, StageState
+from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of
+
+CURVES_SECONDS = 5.0
+"""Pause between two looks at the curves of stages at work."""
+CREDENTIALS_SECONDS = 300.0
+"""Pause between two looks at the end of the credentials."""
+
+
+class RunSampler:
+    """The sampler of one run: each source outside of its records is read in one place, whoever needs it.
+
+    Args:
+        folder: The run's.
+        troubles: Returns what the pods of stages suffer from now, by stage.
+        clock: For what is late.
+    """
+
+    def __init__(self, folder: Path, troubles: Callable[[], Mapping[str, str]], clock: Clock) -> None:
+        self._folder = folder
+        self._troubles = troubles
+        self._clock = clock
+        self._curves: dict[str, StageCurves] = {}
+        self._found: dict[str, tuple[CurveAlarm, ...]] = {}
+        self._readers: dict[str, OutputReader] = {}
+        self._credentials_end: float | None = None
+        self._read_at: float | None = None
+        self._fetched_at: float | None = None
+
+    async def alarms(self, view: RunView) -> Iterable[Alarm]:
+        """Return the alarms on what is seen now.
+
+        Raises:
+            JournalError: The output cannot be read.
+        """
+        at_work = [stage.id for stage in view.stages if stage.state is StageState.RUNNING]
+        now = self._clock.monotonic()
+        if self._read_at is None or now - self._read_at >= CURVES_SECONDS:
+            self._read_at = now
+            self._curves = {stage: self._curves.get(stage) or StageCurves(self._folder, stage) for stage in at_work}
+            self._found = await in_thread("curves", self._read)
+        pods = {stage: text for stage, text in self._troubles().items() if stage in at_work}
+        credentials = await self._credentials_alarm(view)
+        return [*alarms_in(Samples(f"Run {view.id}", self._found, pods)), *([credentials] if credentials else [])]
+
+    async def loads(self, view: RunView) -> Mapping[str, PodLoad]:
+        """Return the newest load of the accelerators of each pod of the stages at work, by its name."""
+        at_work = [stage.id for stage in view.stages if stage.state is StageState.RUNNING]
+        self._readers = {stage: self._readers.get(stage) or OutputReader(self._folder, stage) for stage in at_work}
+        readers = tuple(self._readers.values())
+        return await in_thread(
+            "accelerators",
+            lambda: {
+                pod: load_in(one.text, one.at) for reader in readers for pod, one in reader.accelerators().items()
+            },
+        )
+
+    def _read(self) -> dict[str, tuple[CurveAlarm, ...]]:
+        for curves in self._curves.values():
+            curves.read_all()
+        now = self._clock.now().timestamp()
+        return {stage: curve_alarms_of(curves.curves, now=now) for stage, curves in self._curves.items()}
+
+    async def _credentials_alarm(self, view: RunView) -> Alarm | None:
+        if view.account is None:
+            return None
+        now = self._clock.monotonic()
+        if self._fetched_at is None or now - self._fetched_at >= CREDENTIALS_SECONDS:
+            self._fetched_at = now
+            self._credentials_end = await _credentials_end(view.cluster.region)
+        return credentials_alarm(view, now=self._clock.now().timestamp(), expires_at=self._credentials_end)
+
+
+async def _credentials_end(region: str) -> float | None:
+    session = AwsSession(region=region, threads=1)
+    try:
+        end = await fetch_end(session)
+    except ConsoleError:
+        return None  # the stage that needs them says what is wrong
+    finally:
+        session.close()
+    return None if end is None else end.timestamp()
