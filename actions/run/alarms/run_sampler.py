@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from actions.base.clock import Clock
@@ -11,14 +12,15 @@ from actions.base.executors import in_thread
 from actions.cloud.account import fetch_end
 from actions.cloud.aws_session import AwsSession
 from actions.run.alarms.causes import Alarm, Samples, alarms_in, credentials_alarm
-from actions.run.limits.idle import PodLoad, load_in
+from actions.run.journal.lease import Heartbeat
+from actions.run.limits.idle import PodLoad, ZeroMeter, load_in
 from actions.run.output.curve_reader import StageCurves
 from actions.run.output.reader import OutputReader
 from actions.run.state.view import RunView, StageState
 from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of
 
-CURVES_SECONDS = 5.0
-"""Pause between two looks at the curves of stages at work."""
+LOOK_SECONDS = 5.0
+"""Pause between two looks at the output of stages at work."""
 CREDENTIALS_SECONDS = 300.0
 """Pause between two looks at the end of the credentials."""
 
@@ -28,19 +30,23 @@ class RunSampler:
 
     Args:
         folder: The run's.
-        troubles: Returns what the pods of stages suffer from now, by stage.
+        heartbeat: Its runner's: it has the trouble of pods, and gets the devices that are not used.
         clock: For what is late.
     """
 
-    def __init__(self, folder: Path, troubles: Callable[[], Mapping[str, str]], clock: Clock) -> None:
+    def __init__(self, folder: Path, heartbeat: Heartbeat, clock: Clock) -> None:
         self._folder = folder
-        self._troubles = troubles
+        self._heartbeat = heartbeat
         self._clock = clock
         self._curves: dict[str, StageCurves] = {}
         self._found: dict[str, tuple[CurveAlarm, ...]] = {}
         self._readers: dict[str, OutputReader] = {}
+        self._loads: dict[str, PodLoad] = {}
+        self._zeros = ZeroMeter()
         self._credentials_end: float | None = None
         self._read_at: float | None = None
+        self._reading = asyncio.Lock()
+        """Two companions ask; one thread reads."""
         self._fetched_at: float | None = None
 
     async def alarms(self, view: RunView) -> Iterable[Alarm]:
@@ -49,33 +55,41 @@ class RunSampler:
         Raises:
             JournalError: The output cannot be read.
         """
-        at_work = [stage.id for stage in view.stages if stage.state is StageState.RUNNING]
-        now = self._clock.monotonic()
-        if self._read_at is None or now - self._read_at >= CURVES_SECONDS:
-            self._read_at = now
-            self._curves = {stage: self._curves.get(stage) or StageCurves(self._folder, stage) for stage in at_work}
-            self._found = await in_thread("curves", self._read)
-        pods = {stage: text for stage, text in self._troubles().items() if stage in at_work}
+        await self._read_on(view)
+        at_work = {stage.id for stage in view.stages if stage.state is StageState.RUNNING}
+        pods = {stage: text for stage, text in self._heartbeat.troubles.items() if stage in at_work}
         credentials = await self._credentials_alarm(view)
         return [*alarms_in(Samples(f"Run {view.id}", self._found, pods)), *([credentials] if credentials else [])]
 
     async def loads(self, view: RunView) -> Mapping[str, PodLoad]:
-        """Return the newest load of the accelerators of each pod of the stages at work, by its name."""
-        at_work = [stage.id for stage in view.stages if stage.state is StageState.RUNNING]
-        self._readers = {stage: self._readers.get(stage) or OutputReader(self._folder, stage) for stage in at_work}
-        readers = tuple(self._readers.values())
-        return await in_thread(
-            "accelerators",
-            lambda: {
-                pod: load_in(one.text, one.at) for reader in readers for pod, one in reader.accelerators().items()
-            },
-        )
+        """Return the newest load of the accelerators of each pod of the stages at work, by its name.
 
-    def _read(self) -> dict[str, tuple[CurveAlarm, ...]]:
+        Raises:
+            JournalError: The output cannot be read.
+        """
+        await self._read_on(view)
+        return self._loads
+
+    async def _read_on(self, view: RunView) -> None:
+        """Read the output of the stages at work, if that was not done a moment ago."""
+        at_work = [stage.id for stage in view.stages if stage.state is StageState.RUNNING]
+        now = self._clock.monotonic()
+        if self._read_at is not None and now - self._read_at < LOOK_SECONDS and self._curves.keys() == set(at_work):
+            return
+        self._read_at = now
+        self._curves = {stage: self._curves.get(stage) or StageCurves(self._folder, stage) for stage in at_work}
+        self._readers = {stage: self._readers.get(stage) or OutputReader(self._folder, stage) for stage in at_work}
+        async with self._reading:
+            await in_thread("samples", self._read)
+        self._heartbeat.tell_unused(self._zeros.look(self._loads, self._clock.now().timestamp()))
+
+    def _read(self) -> None:
+        now = self._clock.now().timestamp()
         for curves in self._curves.values():
             curves.read_all()
-        now = self._clock.now().timestamp()
-        return {stage: curve_alarms_of(curves.curves, now=now) for stage, curves in self._curves.items()}
+        self._found = {stage: curve_alarms_of(curves.curves, now=now) for stage, curves in self._curves.items()}
+        newest = [reader.accelerators() for reader in self._readers.values()]
+        self._loads = {pod: load_in(one.text, one.at) for samples in newest for pod, one in samples.items()}
 
     async def _credentials_alarm(self, view: RunView) -> Alarm | None:
         if view.account is None:

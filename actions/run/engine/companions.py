@@ -143,8 +143,7 @@ def companions_of(
     """
     current = runner_journal.view_if_readable
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
-    heartbeat = runner_journal.heartbeat
-    sampler = RunSampler(folder, lambda: heartbeat.troubles, clock)
+    sampler = RunSampler(folder, runner_journal.heartbeat, clock)
     guard = LimitGuard(
         runner_journal, partial(_fetch_ends, backend), clock, find_users=find_users, read_loads=sampler.loads
     )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
+from actions.base.process import own_identity
 from actions.cloud.download import post
 from actions.run.alarms import send as sending
 from actions.run.alarms.alarm_companion import CALM_SECONDS, GONE_SECONDS, MOST_AN_HOUR, AlarmCompanion
@@ -26,7 +27,7 @@ from actions.run.client import load_run, send_request
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of
@@ -93,9 +94,9 @@ async def test_a_loss_that_is_no_number_is_found_in_the_output_of_a_stage_at_wor
     view = fixed_runs.a_training_run()
     stage = next(stage.id for stage in view.stages if stage.state.value == "running")
     fixed_runs.store_text(tmp_path, stage, "worker-0", text)
-    found = list(await RunSampler(tmp_path, lambda: {"elsewhere": "gone"}, StillClock()).alarms(view))
+    found = list(await RunSampler(tmp_path, a_heartbeat(tmp_path), StillClock()).alarms(view))
     assert [alarm.name.place for alarm in found if "/nan:" in alarm.name.place]
-    assert list(await RunSampler(tmp_path, dict, StillClock()).alarms(fixed_runs.a_failed_run())) == []
+    assert list(await RunSampler(tmp_path, a_heartbeat(tmp_path), StillClock()).alarms(fixed_runs.a_failed_run())) == []
 
 
 class Loss:
@@ -124,6 +125,12 @@ def kept(folder: Path, work: object, ways: AlarmWays = AlarmWays()) -> RunView: 
 
     run_virtually(body())
     return load_run(folder)
+
+
+def a_heartbeat(folder: Path) -> Heartbeat:
+    heartbeat = Heartbeat(folder, own_identity(), StillClock())
+    heartbeat.trouble("a stage that is over", "its pods are gone")
+    return heartbeat
 
 
 def nan(place: int) -> Alarm:
