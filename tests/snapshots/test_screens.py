@@ -356,6 +356,7 @@ async def test_a_cluster_as_it_was_kept(training: Scene, monkeypatch: pytest.Mon
 
 async def test_accelerators_that_are_not_used(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     unused = UnusedDevices(3, 8, NOW.timestamp() - 312, 2, 2)
+    assert training.view is not None
     training.view = replace(training.view, unused=unused)
     training.summaries = tuple(replace(one, unused=unused) if one.id == RUN else one for one in training.summaries)
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
