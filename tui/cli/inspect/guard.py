@@ -149,7 +149,7 @@ class _Guard:
                     self._end = watching.result()
                 elif sampling.done():
                     sampling.result()  # raises: nothing else ends it
-                is_held = await self._looked(journal, alarms)
+                is_held = await self._looked(journal, alarms, at_once=self._is_reached())
                 if self._end is None and is_held and self._rule.parks and self._is_reached():
                     self._end = await self._parked(job)
             while await self._looked(journal, alarms, at_once=True) and alarms.is_behind():
