@@ -38,7 +38,7 @@ LATE_SECONDS = 3600.0
 """An alarm that is older is not sent: its operator has learned of it otherwise, or too late."""
 CONFIG = "config"
 """The way of an alarm for which the settings could not be read."""
-_OF_RECORDS = frozenset(AlarmKind) - {AlarmKind.PODS, AlarmKind.TRAINING, AlarmKind.CREDENTIALS}
+_OF_RECORDS = frozenset(AlarmKind) - {AlarmKind.PODS, AlarmKind.TRAINING}
 """Kinds whose cause is in the records, so that it is certainly gone when they do not show it."""
 
 

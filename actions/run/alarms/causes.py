@@ -55,6 +55,8 @@ def alarms_of(view: RunView, *, now: float) -> Iterator[Alarm]:
     for notice in limit_notices(view, now):
         kind = next((kind for name, kind in _OF_LIMITS.items() if notice.place.startswith(name)), AlarmKind.LIMIT)
         yield Alarm(AlarmName(kind, notice.place), f"Run {view.id}: {_limit_text(view, notice, kind, now)}")
+    if (of_credentials := credentials_alarm(view, now=now)) is not None:
+        yield of_credentials
 
 
 def _state_text(view: RunView, name: AlarmName) -> str:
@@ -109,14 +111,14 @@ def alarms_in(samples: Samples) -> Iterator[Alarm]:
         yield Alarm(AlarmName(AlarmKind.PODS, stage), f"{samples.title}{at_stage}: {trouble}.")
 
 
-def credentials_alarm(view: RunView, *, now: float, expires_at: float | None) -> Alarm | None:
+def credentials_alarm(view: RunView, *, now: float) -> Alarm | None:
     """Return the alarm that credentials end before the run may be done; `None` if they do not, or it is over.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
-        expires_at: The end of credentials that nothing renews, in seconds since the epoch; `None` if they do not end.
     """
+    expires_at = view.ends.credentials_end
     left = [stage for stage in view.stages if stage.state not in (StageState.SUCCEEDED, StageState.SKIPPED)]
     needed = sum(stage.expect_high_seconds for stage in left)
     is_over = view.goal is not Goal.FORWARD or view.state is RunState.FAILED

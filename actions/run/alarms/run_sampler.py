@@ -1,4 +1,4 @@
-"""The sampler of a run: curves, pods, credentials and accelerators, as alarms and the idle limit read them."""
+"""The sampler of a run: curves, pods and accelerators, as alarms and the idle limit read them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
-from actions.cloud.account import fetch_end
-from actions.cloud.aws_session import AwsSession
-from actions.run.alarms.causes import Alarm, Samples, alarms_in, credentials_alarm
+from actions.run.alarms.causes import Alarm, Samples, alarms_in
 from actions.run.journal.lease import Heartbeat
 from actions.run.limits.idle import PodLoad, ZeroMeter, load_in
 from actions.run.output.curve_reader import StageCurves
@@ -21,8 +18,6 @@ from actions.telemetry.curve_alarms import CurveAlarm, curve_alarms_of
 
 LOOK_SECONDS = 5.0
 """Pause between two looks at the output of stages at work."""
-CREDENTIALS_SECONDS = 300.0
-"""Pause between two looks at the end of the credentials."""
 
 
 class RunSampler:
@@ -43,11 +38,9 @@ class RunSampler:
         self._readers: dict[str, OutputReader] = {}
         self._loads: dict[str, PodLoad] = {}
         self._zeros = ZeroMeter()
-        self._credentials_end: float | None = None
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         """Two companions ask; one thread reads."""
-        self._fetched_at: float | None = None
 
     async def alarms(self, view: RunView) -> Iterable[Alarm]:
         """Return the alarms on what is seen now.
@@ -58,8 +51,7 @@ class RunSampler:
         await self._read_on(view)
         at_work = {stage.id for stage in view.stages if stage.state is StageState.RUNNING}
         pods = {stage: text for stage, text in self._heartbeat.troubles.items() if stage in at_work}
-        credentials = await self._credentials_alarm(view)
-        return [*alarms_in(Samples(f"Run {view.id}", self._found, pods)), *([credentials] if credentials else [])]
+        return alarms_in(Samples(f"Run {view.id}", self._found, pods))
 
     async def loads(self, view: RunView) -> Mapping[str, PodLoad]:
         """Return the newest load of the accelerators of each pod of the stages at work, by its name.
@@ -90,23 +82,3 @@ class RunSampler:
         self._found = {stage: curve_alarms_of(curves.curves, now=now) for stage, curves in self._curves.items()}
         newest = [reader.accelerators() for reader in self._readers.values()]
         self._loads = {pod: load_in(one.text, one.at) for samples in newest for pod, one in samples.items()}
-
-    async def _credentials_alarm(self, view: RunView) -> Alarm | None:
-        if view.account is None:
-            return None
-        now = self._clock.monotonic()
-        if self._fetched_at is None or now - self._fetched_at >= CREDENTIALS_SECONDS:
-            self._fetched_at = now
-            self._credentials_end = await _credentials_end(view.cluster.region)
-        return credentials_alarm(view, now=self._clock.now().timestamp(), expires_at=self._credentials_end)
-
-
-async def _credentials_end(region: str) -> float | None:
-    session = AwsSession(region=region, threads=1)
-    try:
-        end = await fetch_end(session)
-    except ConsoleError:
-        return None  # the stage that needs them says what is wrong
-    finally:
-        session.close()
-    return None if end is None else end.timestamp()

@@ -177,10 +177,11 @@ async def _users_of(folder: Path, backend: RunBackend, journal: StageJournal, vi
 
 async def _fetch_ends(backend: RunBackend, view: RunView) -> EndsKnown:
     """Return the ends that the limits of a run refer to."""
-    from actions.run.limits.ends import fetch_ends  # few runs have such limits
+    from actions.run.limits.ends import fetch_ends  # loads boto3
 
     reservation = await in_thread("limits", backend.reservation, view) if view.limits.capacity_end else ""
-    return await fetch_ends(view.limits, view.ends, region=view.cluster.region, reservation=reservation)
+    region, has_account = view.cluster.region, view.account is not None
+    return await fetch_ends(view.limits, view.ends, region=region, reservation=reservation, has_account=has_account)
 
 
 async def accompanied(companion: Companion, clock: Clock, log: Log) -> None:

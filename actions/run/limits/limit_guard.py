@@ -91,9 +91,10 @@ class LimitGuard:
         if view.limit_due is not None:
             await self._request(view)
             return
+        view = await self._with_ends(view)
         if not view.limits.is_set:
             return
-        view = await self._with_idle(await self._with_ends(view))
+        view = await self._with_idle(view)
         now = self._clock.now().timestamp()
         reached = reached_limit(view, now)
         if reached is not None:
@@ -104,8 +105,8 @@ class LimitGuard:
             await self._journal.write_at_limit(RunRequest(_REQUESTS[view.limits.action]))
 
     async def _with_ends(self, view: RunView) -> RunView:
-        """Return the run with the ends that its limits refer to, fetched again if they are old."""
-        if not (view.limits.credentials_end or view.limits.capacity_end):
+        """Return the run with the ends of its account's credentials and of what its limits refer to, if old fetched."""
+        if view.account is None and not (view.limits.credentials_end or view.limits.capacity_end):
             return view
         now = self._clock.monotonic()
         is_fresh = self._fetched_at is not None and now - self._fetched_at < ENDS_SECONDS

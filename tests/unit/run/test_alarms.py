@@ -31,7 +31,7 @@ from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of
-from actions.run.state.records import AlarmKind, RequestKind
+from actions.run.state.records import AlarmKind, EndsKnown, RequestKind
 from actions.run.state.view import NoticeKind, RunState, RunView
 from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind
 from tests.support import fixed_runs
@@ -74,12 +74,13 @@ def test_crashing_pods_are_an_alarm_whose_name_has_no_count() -> None:
 
 def test_credentials_that_end_before_the_run_may_be_done_are_an_alarm() -> None:
     view, now = fixed_runs.a_training_run(), NOW.timestamp()
-    alarm = credentials_alarm(view, now=now, expires_at=now + 600)
-    assert alarm is not None
-    assert "end in 10 min" in alarm.text
-    assert credentials_alarm(view, now=now, expires_at=None) is None
-    assert credentials_alarm(view, now=now, expires_at=now + 10**9) is None
-    assert credentials_alarm(fixed_runs.a_failed_run(), now=now, expires_at=now + 1) is None
+    soon = replace(view, ends=EndsKnown(now + 600))
+    assert "end in 10 min" in next(
+        one.text for one in alarms_of(soon, now=now) if one.name.kind is AlarmKind.CREDENTIALS
+    )
+    assert credentials_alarm(view, now=now) is None
+    assert credentials_alarm(replace(view, ends=EndsKnown(now + 10**9)), now=now) is None
+    assert credentials_alarm(replace(fixed_runs.a_failed_run(), ends=EndsKnown(now + 1)), now=now) is None
 
 
 def test_a_spike_calls_while_it_lasts_and_a_plateau_never() -> None:
