@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from actions.blueprint.catalogue import shipped_blueprints
+from actions.base.files import shipped_blueprints
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object

@@ -75,25 +75,14 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, at_limit="", below="") != LimitTexts()
 
 
+FLAGS = frozenset({"before_credentials_end", "before_capacity_end"})
+"""The fields of `LimitTexts` that are no texts."""
+
+
 def with_usual(texts: LimitTexts, usual: LimitTexts | None) -> LimitTexts:
     """Return the limits of a launch: what was not typed is as in the settings."""
-    if usual is None:
-        return texts
-    return LimitTexts(
-        until=texts.until or usual.until,
-        budget=texts.budget or usual.budget,
-        max_hourly=texts.max_hourly or usual.max_hourly,
-        before_credentials_end=_first(texts.before_credentials_end, usual.before_credentials_end),
-        before_capacity_end=_first(texts.before_capacity_end, usual.before_capacity_end),
-        idle=texts.idle or usual.idle,
-        below=texts.below or usual.below,
-        at_limit=texts.at_limit or usual.at_limit,
-        watchdog=texts.watchdog or usual.watchdog,
-    )
-
-
-def _first(typed: bool | None, usual: bool | None) -> bool | None:
-    return usual if typed is None else typed
+    typed = {name: value for name in texts.__struct_fields__ if (value := getattr(texts, name)) not in ("", None)}
+    return replace(usual or texts, **typed)
 
 
 def require_limit(texts: LimitTexts, limits: Limits) -> None:
