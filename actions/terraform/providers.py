@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,7 @@ from actions.terraform import plugin_cache
 from actions.terraform.backend import own_backend
 from actions.terraform.hcl import blocks_in, source_of
 from actions.terraform.plugin_cache import note_user, plugin_cache_folder
+from actions.terraform.program import PUBLIC_REGISTRY
 from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
 
 CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
@@ -33,7 +34,6 @@ CONFIGURATION_VARIABLE = "TF_CLI_CONFIG_FILE"
 MAX_PACKAGE_BYTES = 512 << 20
 """Of one archive. hashicorp/aws 5.100.0 has 0.16 GB."""
 
-_REGISTRY = "registry.terraform.io"
 _RELEASES = "https://releases.hashicorp.com"
 _OWNER = "hashicorp/"
 """Owner of the providers whose archives are at `_RELEASES`."""
@@ -68,7 +68,7 @@ class ProviderPackage(msgspec.Struct, frozen=True):
 
     def path_in(self, mirror: Path, platform: str) -> Path:
         """Return the path of its archive in a mirror, where Terraform looks for it."""
-        return mirror / _REGISTRY / self.name / self.file_name(platform)
+        return mirror / PUBLIC_REGISTRY / self.name / self.file_name(platform)
 
     def url(self, platform: str) -> str:
         """Return the address of its archive; empty if it has to be asked of the registry."""
@@ -130,7 +130,7 @@ def discard_installed(work: Path) -> None:
 
 @asynccontextmanager
 async def installing(
-    work: Path, environment: Mapping[str, str], clock: Clock, *, mirror: Path | None = None
+    work: Path, environment: Mapping[str, str], clock: Clock, *, mirror: Path | None = None, is_tofu: bool = False
 ) -> AsyncIterator[dict[str, str]]:
     """Give the variables for an init in a working directory: those of the shared cache, and of a mirror.
 
@@ -138,7 +138,8 @@ async def installing(
         work: The working directory, with the root's files and lock file.
         environment: Of the init, beside this process' own.
         clock: Waits for another init that uses the cache.
-        mirror: Folder of archives; it may not exist.
+        mirror: Folder of archives of Terraform's registry; it may not exist.
+        is_tofu: The program is OpenTofu's.
 
     Raises:
         ConfigError: The cache cannot be made.
@@ -147,7 +148,7 @@ async def installing(
     if not _needs_providers(work):
         yield {}
         return
-    configured = _configuration(known)
+    configured = _configuration(known, is_tofu=is_tofu)
     given = _mirror_settings(work, configured, mirror)
     try:
         if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
@@ -167,13 +168,18 @@ def _needs_providers(work: Path) -> bool:
     return any(block.headers[-1][0] in _PROVIDERS for block in blocks_in(source_of(work)) if block.headers[-1])
 
 
-def _configuration(known: Mapping[str, str]) -> str:
+def _configuration(known: Mapping[str, str], *, is_tofu: bool) -> str:
     """Return the text of the operator's CLI configuration; empty if there is none."""
-    path = known.get(CONFIGURATION_VARIABLE) or str(Path(known.get("HOME") or Path.home()) / ".terraformrc")
-    try:
-        return read_file(Path(path)).decode(errors="replace")
-    except OSError:
-        return ""
+    home = Path(known.get("HOME") or Path.home())
+    places = [home / name for name in ((".tofurc", ".terraformrc") if is_tofu else (".terraformrc",))]
+    if is_tofu and known.get("XDG_CONFIG_HOME"):
+        places.append(Path(known["XDG_CONFIG_HOME"]) / "opentofu" / "tofurc")
+    if known.get(CONFIGURATION_VARIABLE):
+        places = [Path(known[CONFIGURATION_VARIABLE])]
+    for place in places:
+        with suppress(OSError):
+            return read_file(place).decode(errors="replace")
+    return ""
 
 
 def _mirror_settings(work: Path, configured: str, mirror: Path | None) -> dict[str, str]:
@@ -188,7 +194,7 @@ def _mirror_settings(work: Path, configured: str, mirror: Path | None) -> dict[s
     names = [package.name for package in packages if package.path_in(mirror, platform).is_file()]
     if not names:
         return {}
-    listed = _quoted(f"{_REGISTRY}/{name}" for name in names)
+    listed = _quoted(f"{PUBLIC_REGISTRY}/{name}" for name in names)
     text = (
         f"{configured}\nprovider_installation {{\n"
         f"  filesystem_mirror {{\n    path    = {_quoted([str(mirror)])[1:-1]}\n    include = {listed}\n  }}\n"

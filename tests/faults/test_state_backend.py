@@ -25,8 +25,9 @@ from actions.run.state.view import RunState, RunView, StageState
 from actions.run.terraform_changes import terraform_report, terraform_table, waive
 from actions.terraform import arguments
 from actions.terraform.backend import StateBackend
-from actions.terraform.driver import TerraformDriver, find_terraform
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.failure import StateLockedError
+from actions.terraform.program import find_program
 from actions.terraform.state import is_of_the_dead
 from tests.faults import roots
 from tests.faults.roots import Root
@@ -283,7 +284,7 @@ async def test_the_lock_of_a_short_command_whose_answer_was_lost_is_known_as_our
     folder = make()
     root.go_on.touch()
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
-    program = find_terraform()
+    program = find_program()
     assert program is not None
     driver = TerraformDriver(
         folder / "blueprint" / "terraform" / "net",
