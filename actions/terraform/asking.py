@@ -17,6 +17,7 @@ from actions.terraform import arguments
 from actions.terraform.backend import StateBackend, own_backend
 from actions.terraform.events import read_events
 from actions.terraform.failure import UninitialisedError, backend_failure, failure_of
+from actions.terraform.program import without_warnings
 from actions.terraform.state import EMPTY_STATE, StateFile, read_state
 from actions.terraform.working_directory import STATE_FILE, is_prepared
 
@@ -67,9 +68,8 @@ def ask_state(
 
 def _run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:
     try:
-        return run_tool_now(
-            argv, deadline_seconds=SECONDS, directory=folder, extra_environment={**environment, **CLI_ENVIRONMENT}
-        )
+        known = {**environment, **CLI_ENVIRONMENT}
+        return without_warnings(run_tool_now(argv, deadline_seconds=SECONDS, directory=folder, extra_environment=known))
     except UnreachableError as error:
         raise UnreachableError(f"{Path(argv[0]).name} {argv[1]} did not end within {SECONDS:.0f} s.") from error
     except ToolError as error:

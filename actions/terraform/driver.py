@@ -42,7 +42,7 @@ from actions.terraform.plans import (
     Variables,
     read_plan,
 )
-from actions.terraform.program import fetch_version, is_tofu, title_of
+from actions.terraform.program import fetch_version, is_tofu, registry_of, title_of, without_warnings
 from actions.terraform.providers import installing
 from actions.terraform.state import (
     EMPTY_STATE,
@@ -137,7 +137,9 @@ class TerraformDriver:
         store = await self._usable_home()
         self._directory.prepare(store.configuration() if store else b"")
         if self._modules is not None:
-            install_modules(self._directory.root, self._directory.folder, self._modules)
+            install_modules(
+                self._directory.root, self._directory.folder, self._modules, registry=registry_of(self._program)
+            )
         is_locked = self._directory.pins_providers
         is_configured = store is not None and self._directory.is_configured
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
@@ -491,7 +493,7 @@ class TerraformDriver:
         finally:
             if logged:
                 self._forget_log(argv[1], log, has_failed=has_failed)
-        return shown
+        return without_warnings(shown)
 
     def _forget_log(self, name: str, log: Path, *, has_failed: bool) -> None:
         """Remove the log of a command that has ended; record the locks that it may have left."""

@@ -27,6 +27,7 @@ _ABOUT_WARNINGS = "There are some problems with the CLI configuration:"
 _NO_PROVIDERS = (
     "Failed to query available provider packages",
     "Failed to install provider",
+    "Failed to resolve provider packages",
     "Failed to download module",
     "Error accessing remote module registry",
     "Could not download module",

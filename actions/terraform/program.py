@@ -28,6 +28,7 @@ WANTED = "Terraform 1.5 or later, below 2.0, or OpenTofu"
 
 _NAMES = ("terraform", "tofu")
 _SECONDS = 20.0
+_WARNINGS = re.compile(rb"\A\s*Warning: .*?(?=^\{|\Z)", re.S | re.M)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)")
 
 
@@ -125,6 +126,11 @@ def _given(environment: Mapping[str, str]) -> str:
     return environment.get(PROGRAM_VARIABLE) or os.environ.get(PROGRAM_VARIABLE, "")
 
 
+def without_warnings(answer: bytes) -> bytes:
+    """Return the JSON of an answer. OpenTofu prints warnings on its CLI configuration in front of it."""
+    return _WARNINGS.sub(b"", answer)
+
+
 class _Version(msgspec.Struct):
     terraform_version: str
 
@@ -135,6 +141,6 @@ def _asking_version(program: Path) -> list[str]:
 
 def _read(answer: bytes, program: Path) -> str:
     try:
-        return decode_json(answer, _Version).terraform_version
+        return decode_json(without_warnings(answer), _Version).terraform_version
     except msgspec.DecodeError as error:
         raise FormatError(f"{program} does not report its version.", hint="Put another one on PATH.") from error

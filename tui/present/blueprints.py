@@ -62,7 +62,9 @@ _GAP = 2
 _LEAST_TITLE = 14
 
 
-def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", store: str = "") -> dict[str, Parameter]:
+def fields_of(
+    blueprint: Blueprint, *, preset: str, usual_preset: str = "", store: str = "", there: str = ""
+) -> dict[str, Parameter]:
     """Return the form's fields: preset and cluster, the parameters with the preset's values as defaults, and the run's.
 
     Args:
@@ -70,6 +72,7 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
         preset: The chosen preset; empty for none.
         usual_preset: The preset that a form begins with, to which its field is reset.
         store: The store of the settings; empty for none.
+        there: The cluster on screen and its region; empty for none.
     """
     presets = Parameter(
         type=ParameterType.TEXT,
@@ -79,7 +82,7 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
     )
     return {
         **({PRESET: presets} if blueprint.presets else {}),
-        EXISTING: _switch("Use this cluster", "yes: provision nothing."),
+        EXISTING: _switch("Use this cluster", f"{f'{there}; ' if there else ''}yes: provision nothing."),
         **{
             name: replace(parameter, default=default_of(blueprint, preset, name))
             for name, parameter in blueprint.parameters.items()

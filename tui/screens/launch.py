@@ -204,7 +204,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._auto_approve = bool(event.values.get(APPROVAL, False))
         self._store_url = str(event.values.get(STORE, ""))
         self._existing = bool(event.values.get(EXISTING, False))
-        self._values = chosen_values(self._blueprint, self._preset, event.values)
+        known = self._of_the_cluster
+        self._form.leave_out(known)
+        values = {key: value for key, value in event.values.items() if key not in known}
+        self._values = chosen_values(self._blueprint, self._preset, values)
         if event.mistakes:
             self._bound = None
             wrong = ", ".join(self._form.entries.fields[key].title for key in event.mistakes)
@@ -372,12 +375,21 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
+    @property
+    def _of_the_cluster(self) -> frozenset[str]:
+        """The parameters that a launch into the cluster on screen takes from that: they are not asked for."""
+        place = self._services.cluster.place
+        known = {"cluster_name": place.cluster, "region": place.region}
+        return frozenset(name for name, value in known.items() if value and self._existing)
+
     def _fields(self) -> dict[str, Parameter]:
+        place = self._services.cluster.place
         fields = fields_of(
             self._blueprint,
             preset=self._preset,
             usual_preset=self._usual_preset,
             store=self._services.settings.store,
+            there=", ".join(filter(None, (place.cluster, place.region))),
         )
         return {**fields, **limit_fields(self._usual_limits)}
 
