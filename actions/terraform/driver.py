@@ -42,7 +42,7 @@ from actions.terraform.plans import (
     Variables,
     read_plan,
 )
-from actions.terraform.program import fetch_version, is_tofu, registry_of, title_of, without_warnings
+from actions.terraform.program import fetch_version, registry_of, title_of, without_warnings
 from actions.terraform.providers import installing
 from actions.terraform.state import (
     EMPTY_STATE,
@@ -145,7 +145,7 @@ class TerraformDriver:
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
         folder = self._directory.folder
         async with installing(
-            folder, self._environment, self._clock, mirror=self._providers, is_tofu=is_tofu(self._program)
+            folder, self._environment, self._clock, mirror=self._providers, registry=registry_of(self._program)
         ) as cached:
             await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=cached)
         if variables is not None:

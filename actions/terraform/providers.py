@@ -27,7 +27,7 @@ from actions.terraform.backend import own_backend
 from actions.terraform.hcl import blocks_in, source_of
 from actions.terraform.plugin_cache import note_user, plugin_cache_folder
 from actions.terraform.program import PUBLIC_REGISTRY
-from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
+from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER, locked_providers
 
 CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
 CONFIGURATION_VARIABLE = "TF_CLI_CONFIG_FILE"
@@ -38,6 +38,8 @@ _RELEASES = "https://releases.hashicorp.com"
 _OWNER = "hashicorp/"
 """Owner of the providers whose archives are at `_RELEASES`."""
 _SETTINGS_FILE = "init.tfrc"
+_MIRROR = ".mirror"
+"""Links to archives, for the time of an init."""
 _LOOK_SECONDS = 0.2
 _BLOCK = re.compile(r'^provider "registry\.terraform\.io/(?P<name>[^"]+)" \{(?P<body>.*?)^\}', re.M | re.S)
 _VERSION = re.compile(r'^\s*version\s*=\s*"([^"]+)"', re.M)
@@ -130,7 +132,12 @@ def discard_installed(work: Path) -> None:
 
 @asynccontextmanager
 async def installing(
-    work: Path, environment: Mapping[str, str], clock: Clock, *, mirror: Path | None = None, is_tofu: bool = False
+    work: Path,
+    environment: Mapping[str, str],
+    clock: Clock,
+    *,
+    mirror: Path | None = None,
+    registry: str = PUBLIC_REGISTRY,
 ) -> AsyncIterator[dict[str, str]]:
     """Give the variables for an init in a working directory: those of the shared cache, and of a mirror.
 
@@ -138,8 +145,8 @@ async def installing(
         work: The working directory, with the root's files and lock file.
         environment: Of the init, beside this process' own.
         clock: Waits for another init that uses the cache.
-        mirror: Folder of archives of Terraform's registry; it may not exist.
-        is_tofu: The program is OpenTofu's.
+        mirror: Folder of archives; it may not exist.
+        registry: Of the program.
 
     Raises:
         ConfigError: The cache cannot be made.
@@ -148,8 +155,8 @@ async def installing(
     if not _needs_providers(work):
         yield {}
         return
-    configured = _configuration(known, is_tofu=is_tofu)
-    given = _mirror_settings(work, configured, mirror)
+    configured = _configuration(known, registry)
+    given = _mirror_settings(work, configured, mirror, registry)
     try:
         if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
             yield given
@@ -162,18 +169,19 @@ async def installing(
             yield {**given, CACHE_VARIABLE: str(cache)}
     finally:
         (work / _SETTINGS_FILE).unlink(missing_ok=True)
+        shutil.rmtree(work / _MIRROR, ignore_errors=True)
 
 
 def _needs_providers(work: Path) -> bool:
     return any(block.headers[-1][0] in _PROVIDERS for block in blocks_in(source_of(work)) if block.headers[-1])
 
 
-def _configuration(known: Mapping[str, str], *, is_tofu: bool) -> str:
+def _configuration(known: Mapping[str, str], registry: str) -> str:
     """Return the text of the operator's CLI configuration; empty if there is none."""
     home = Path(known.get("HOME") or Path.home())
-    places = [home / name for name in ((".tofurc", ".terraformrc") if is_tofu else (".terraformrc",))]
-    if is_tofu and known.get("XDG_CONFIG_HOME"):
-        places.append(Path(known["XDG_CONFIG_HOME"]) / "opentofu" / "tofurc")
+    places = [home / ".terraformrc"]
+    if registry != PUBLIC_REGISTRY:
+        places = [home / ".tofurc", *places, Path(known.get("XDG_CONFIG_HOME") or home) / "opentofu" / "tofurc"]
     if known.get(CONFIGURATION_VARIABLE):
         places = [Path(known[CONFIGURATION_VARIABLE])]
     for place in places:
@@ -182,22 +190,30 @@ def _configuration(known: Mapping[str, str], *, is_tofu: bool) -> str:
     return ""
 
 
-def _mirror_settings(work: Path, configured: str, mirror: Path | None) -> dict[str, str]:
+def _mirror_settings(work: Path, configured: str, mirror: Path | None, registry: str) -> dict[str, str]:
     """Write a CLI configuration that takes what the mirror has from there, and the rest from its origin.
 
-    It repeats the operator's own, perhaps with tokens, so it lives no longer than the init.
+    It repeats the operator's own, perhaps with tokens, so it lives no longer than the init. An archive of a provider is
+    good for either program, so links to it have the name of its registry.
     """
     if mirror is None or not mirror.is_dir() or _OWN_MIRROR.search(configured):
         return {}
     platform = this_platform()
-    packages = locked_packages(work / LOCK_FILE)
-    names = [package.name for package in packages if package.path_in(mirror, platform).is_file()]
-    if not names:
+    locked = locked_providers(work / LOCK_FILE).items()
+    packages = [ProviderPackage(name, version, frozenset()) for name, version in locked]
+    held = [package for package in packages if package.path_in(mirror, platform).is_file()]
+    if not held:
         return {}
-    listed = _quoted(f"{PUBLIC_REGISTRY}/{name}" for name in names)
+    links = (work / _MIRROR).absolute()
+    for package in held:
+        link = links / registry / package.name / package.file_name(platform)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(package.path_in(mirror, platform).absolute())
+    listed = _quoted(f"{registry}/{package.name}" for package in held)
     text = (
         f"{configured}\nprovider_installation {{\n"
-        f"  filesystem_mirror {{\n    path    = {_quoted([str(mirror)])[1:-1]}\n    include = {listed}\n  }}\n"
+        f"  filesystem_mirror {{\n    path    = {_quoted([str(links)])[1:-1]}\n    include = {listed}\n  }}\n"
         f"  direct {{\n    exclude = {listed}\n  }}\n}}\n"
     )
     write_private(work / _SETTINGS_FILE, text.encode())

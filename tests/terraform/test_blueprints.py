@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from actions.blueprint.catalogue import load_blueprint
-from actions.terraform.program import registry_of, require_program
+from actions.terraform.program import PROGRAM_VARIABLE, registry_of, require_program
 from tests.support.missing import needs
 from tests.support.program import Program
 from tests.support.scripting import Playing
@@ -94,7 +94,7 @@ def program(tmp_path: Path, account: StubAccount, terraform_environment: Mapping
     chosen.write_text(
         re.sub(r'filesystem_mirror \{ path = ".*" \}', f'filesystem_mirror {{ path = "{mirror}" }}', settings)
     )
-    started = Playing(tmp_path, {"TF_CLI_CONFIG_FILE": str(chosen)})
+    started = Playing(tmp_path, {"TF_CLI_CONFIG_FILE": str(chosen), PROGRAM_VARIABLE: str(require_program())})
     yield started
     started.end_all()
 

@@ -106,7 +106,7 @@ async def test_tofus_own_configuration_names_the_cache(tmp_path: Path, monkeypat
     work.mkdir()
     (work / "main.tf").write_text('provider "aws" {}\n')
     (tmp_path / ".tofurc").write_text('plugin_cache_dir = "/somewhere"\n')
-    async with installing(work, {}, SystemClock(), is_tofu=True) as variables:
+    async with installing(work, {}, SystemClock(), registry="registry.opentofu.org") as variables:
         assert variables == {}
     async with installing(work, {}, SystemClock()) as variables:
         assert "TF_PLUGIN_CACHE_DIR" in variables
