@@ -17,11 +17,12 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from actions.fleet.quantity import decimal_text, format_hourly, format_usd
+from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_usd
 from actions.run.state.records import NODE_CLAIM, HeldPrice
 from actions.run.state.view import NoticeKind, OwnedObject, Period, RunView, StageView
 
 _NOTHING = Decimal(0)
+_CENT = Decimal("0.01")
 _WHOLE = Decimal(1)
 
 Share = tuple[Period, Decimal]
@@ -57,10 +58,9 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """`at least $12.34 so far, now ≥ $1.10/h`; after a teardown only the sum."""
-        least = "at least " if self.is_lower_bound else ""
+        """`at least $12.34 so far, now ≥ $1.10/h`, `? so far`; after a teardown only the sum."""
         now = f", now {self.rate_text}" if self.usd_per_hour else ""
-        return f"{least}{format_usd(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
+        return f"{self._sum_text(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
 
     @property
     def rate_text(self) -> str:
@@ -75,8 +75,13 @@ class Spending(msgspec.Struct, frozen=True):
 
     def stage_text(self, usd: Decimal) -> str:
         """Return a part of the sum, or all of it, in three words: `$12.34 spent`."""
-        least = "at least " if self.is_lower_bound else ""
-        return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
+        return f"{self._sum_text(usd)} spent{' (simulated)' if self.is_simulated else ''}"
+
+    def _sum_text(self, usd: Decimal) -> str:
+        """Return `at least $12.34`; `?` for less than a cent and more that is not in it."""
+        if not self.is_lower_bound:
+            return format_usd(usd)
+        return f"at least {format_usd(usd)}" if usd >= _CENT else UNKNOWN
 
     def later(self, since: float, now: float) -> Spending:
         """Return it at a later moment, of a run of which nothing was recorded meanwhile and no stage works.
