@@ -87,10 +87,21 @@ def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[st
 
 def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
     fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
-    for key in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
-        for group in (spec.get(key) or {}).values():
+    for replicas in (value for key, value in spec.items() if key.endswith("ReplicaSpecs")):
+        for group in (replicas or {}).values():
             count = int(group.get("replicas", 1))
             yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
+    for task in spec.get("tasks") or ():  # of Volcano
+        yield int(task.get("replicas", 1)), int(task.get("minAvailable", task.get("replicas", 1))), task["template"]
+    for job in spec.get("replicatedJobs") or ():  # of a JobSet
+        inner = job["template"]["spec"]
+        count = int(job.get("replicas", 1)) * int(inner.get("parallelism", 1))
+        yield count, count, inner["template"]
+    group = spec.get("leaderWorkerTemplate")
+    if group:
+        count, workers = int(spec.get("replicas", 1)), int(group.get("size", 1)) - 1
+        yield count, min(count, 1), group.get("leaderTemplate") or group["workerTemplate"]
+        yield count * workers, min(count, 1) * workers, group["workerTemplate"]
     head = spec.get("headGroupSpec")
     if head:
         yield 1, 1, head.get("template") or {}
