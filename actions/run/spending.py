@@ -73,8 +73,9 @@ class Spending(msgspec.Struct, frozen=True):
     def _used_text(self) -> str:
         """`; uses $110.08/h of what is there, $12.34 so far`; empty where it has used nothing."""
         if self.uses is not None:
-            return f"; uses {self.uses.text} of what is there, {format_usd(self.used_usd)} so far"
-        return f"; used {format_usd(self.used_usd)} of what is there" if self.used_usd else ""
+            so_far = f", {format_usd(self.used_usd)} so far" if self.used_usd >= _CENT else ""
+            return f"; uses {self.uses.text} of what is there{so_far}"
+        return f"; used {format_usd(self.used_usd)} of what is there" if self.used_usd >= _CENT else ""
 
     @property
     def rate_text(self) -> str:
@@ -84,8 +85,9 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def short_text(self) -> str:
-        """`at least $12.34 spent`; `at least` where something is in no sum."""
-        return self.stage_text(self.usd)
+        """`at least $12.34 spent`; `at least` where something is in no sum. `$0.00 spent, uses $110.08/h`."""
+        uses = f", uses {self.uses.text}" if self.uses is not None else ""
+        return f"{self.stage_text(self.usd)}{uses}"
 
     def stage_text(self, usd: Decimal) -> str:
         """Return a part of the sum, or all of it, in three words: `$12.34 spent`."""
