@@ -67,7 +67,7 @@ class Spending(msgspec.Struct, frozen=True):
         """`at least $12.34 so far, now ≥ $1.10/h`, `? so far`; after a teardown only the sum."""
         now = f", now {self.rate_text}" if self.usd_per_hour else ""
         simulated = " (simulated)" if self.is_simulated else ""
-        return f"{self._sum_text(self.usd)} so far{now}{simulated}{self._used_text}"
+        return f"{self.sum_text(self.usd)} so far{now}{simulated}{self._used_text}"
 
     @property
     def _used_text(self) -> str:
@@ -91,9 +91,9 @@ class Spending(msgspec.Struct, frozen=True):
 
     def stage_text(self, usd: Decimal) -> str:
         """Return a part of the sum, or all of it, in three words: `$12.34 spent`."""
-        return f"{self._sum_text(usd)} spent{' (simulated)' if self.is_simulated else ''}"
+        return f"{self.sum_text(usd)} spent{' (simulated)' if self.is_simulated else ''}"
 
-    def _sum_text(self, usd: Decimal) -> str:
+    def sum_text(self, usd: Decimal) -> str:
         """Return `at least $12.34`; `?` for less than a cent and more that is not in it."""
         if not self.is_lower_bound:
             return format_usd(usd)

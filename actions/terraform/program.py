@@ -61,7 +61,8 @@ def missing_sentence(environment: Mapping[str, str] = MappingProxyType({})) -> s
     given = _given(environment)
     if environment.get(PROGRAM_VARIABLE):
         return f"The run was launched with {given}, which is not on PATH."
-    return f"{given} ({PROGRAM_VARIABLE}) is not on PATH." if given else "The terraform program is not on PATH."
+    named = f"{given}, which terraform_program names," if given else "The terraform program"
+    return f"{named} is not on PATH."
 
 
 def program_variable() -> dict[str, str]:

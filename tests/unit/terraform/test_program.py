@@ -66,7 +66,7 @@ def test_the_setting_chooses_and_a_run_keeps_what_it_was_launched_with(
     with pytest.raises(ConfigError, match="The run was launched with terraform, which is not on PATH"):
         require_program({PROGRAM_VARIABLE: "terraform"})
     tofu.unlink()
-    assert missing_sentence() == f"tofu ({PROGRAM_VARIABLE}) is not on PATH."
+    assert missing_sentence() == "tofu, which terraform_program names, is not on PATH."
 
 
 def test_a_link_tells_whose_program_it_is(programs: Path) -> None:
