@@ -77,7 +77,7 @@ def is_tofu(program: Path) -> bool:
     return any("tofu" in path.name for path in (program, program.resolve()))
 
 
-def title_of(program: Path) -> str:
+def product_of(program: Path) -> str:
     """Return the name of the program for people: `Terraform` or `OpenTofu`."""
     return "OpenTofu" if is_tofu(program) else "Terraform"
 

@@ -13,6 +13,7 @@ from actions.blueprint.launch_plan import OF_THE_CLUSTER, LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parts import Scalar
+from actions.cluster.auth.kubeconfig import ContextParts
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.limits import BUDGET
 
@@ -101,6 +102,11 @@ def fields_of(
 def shown_fields(blueprint: Blueprint) -> tuple[str, ...]:
     """Return the fields that a form does not fold: preset, cluster, what a person decides, and the budget."""
     return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form, BUDGET)
+
+
+def known_parameters(place: ContextParts) -> tuple[str, ...]:
+    """Return the parameters that a launch into a cluster takes from that: they are not asked for."""
+    return ("cluster_name",) * bool(place.cluster) + ("region",) * bool(place.region)
 
 
 def _switch(title: str, explanation: str, group: str = "") -> Parameter:

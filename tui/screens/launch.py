@@ -43,6 +43,7 @@ from tui.present.blueprints import (
     command_of_store,
     cost_lines,
     fields_of,
+    known_parameters,
     launch_title,
     named_parameters,
     note_lines,
@@ -204,7 +205,7 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._auto_approve = bool(event.values.get(APPROVAL, False))
         self._store_url = str(event.values.get(STORE, ""))
         self._existing = bool(event.values.get(EXISTING, False))
-        known = self._of_the_cluster
+        known = known_parameters(self._services.cluster.place) if self._existing else ()
         self._form.leave_out(known)
         values = {key: value for key, value in event.values.items() if key not in known}
         self._values = chosen_values(self._blueprint, self._preset, values)
@@ -374,13 +375,6 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             parse_store(store)
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
-
-    @property
-    def _of_the_cluster(self) -> frozenset[str]:
-        """The parameters that a launch into the cluster on screen takes from that: they are not asked for."""
-        place = self._services.cluster.place
-        known = {"cluster_name": place.cluster, "region": place.region}
-        return frozenset(name for name, value in known.items() if value and self._existing)
 
     def _fields(self) -> dict[str, Parameter]:
         place = self._services.cluster.place

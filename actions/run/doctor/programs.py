@@ -25,7 +25,7 @@ from actions.terraform.program import (
     find_program,
     missing_sentence,
     parse_version,
-    title_of,
+    product_of,
 )
 
 OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
@@ -81,7 +81,7 @@ def terraform_observation(version: str, program: Path, *, store: str = "") -> Ob
         program: Its path.
         store: See `check_terraform`.
     """
-    title = title_of(program)
+    title = product_of(program)
     try:
         found = parse_version(version)
         if found < OLDEST_TERRAFORM:

@@ -20,7 +20,7 @@ _NODE = "node"
 
 
 async def as_applied(connection: ClusterConnection, manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """Return the JobSet that a TrainJob becomes; any other object as it is.
+    """Return a TrainJob with the jobs of the JobSet that it becomes; any other object as it is.
 
     Args:
         connection: Asked for the runtime.
@@ -38,11 +38,11 @@ async def as_applied(connection: ClusterConnection, manifest: dict[str, Any], na
     kind, home = str(ref.get("kind") or _RUNTIME), manifest["metadata"].get("namespace") or namespace
     place = "" if kind == _RUNTIME else home
     runtime = await connection.fetch(ObjectRef(manifest["apiVersion"], kind, place, str(ref.get("name") or "")))
-    return job_set_of(manifest, runtime)
+    return with_jobs_of(manifest, runtime)
 
 
-def job_set_of(train_job: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JobSet of a TrainJob by its runtime, as far as its pods are placed by it."""
+def with_jobs_of(train_job: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a TrainJob with the jobs that its runtime has for it, as far as their pods are placed by them."""
     spec, policy = train_job.get("spec") or {}, runtime["spec"].get("mlPolicy") or {}
     trainer = spec.get("trainer") or {}
     nodes = int(trainer.get("numNodes") or policy.get("numNodes") or 1)
@@ -59,9 +59,7 @@ def job_set_of(train_job: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict
         for name, patch in _patches(spec):
             if name == job["name"]:
                 _patch(pod, patch)
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": train_job["metadata"]} | {
-        "spec": {"replicatedJobs": jobs}
-    }
+    return {**train_job, "spec": {"replicatedJobs": jobs}}
 
 
 def _patches(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

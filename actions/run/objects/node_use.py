@@ -33,7 +33,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class NodeUseRecorder:
-    """The recorder of what the scheduled pods of a stage take of nodes that were there before; it records each change.
+    """The recorder of the parts of nodes that were there which a stage's scheduled pods take: of each change.
 
     Nodes that were started for the run are not among them: their claims have records. Nothing is recorded of a cluster
     that the run has made: it pays for all of that.

@@ -187,7 +187,7 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     made: Mapping[str, tuple[Period, ...]] = {}
     """The times in which what it makes is known to exist, by type of Terraform resource; of all others under `""`."""
     used: tuple[tuple[float, NodesUsed], ...] = ()
-    """What its pods take of nodes that were there, each with the time from which on, oldest first."""
+    """The parts of nodes that were there which its pods take, from each time on; oldest first."""
 
 
 class RequestView(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What scheduled pods take of nodes that were there: recorded at each change, and summed apart from what is added."""
+"""The parts of nodes that were there which scheduled pods take: recorded at each change, in a sum of their own."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_what_is_used_is_a_sum_of_its_own(
         assert found is None
         return
     assert found is not None
-    assert (found.usd, found.used_usd) == (0, usd)
+    assert (found.usd, found.used_usd) == (Decimal(0), Decimal(usd))
     assert found.text == f"$0.00 so far{said}"
     assert (found.uses.text if found.uses else None) == rate
     uses = paid_by(view).uses

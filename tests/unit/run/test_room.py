@@ -17,7 +17,7 @@ from actions.fleet.placement import Document
 from actions.fleet.prices import PriceBook
 from actions.run.checks import external
 from actions.run.doctor.room import NodesAndQueues, groups_of, room_of
-from actions.run.doctor.train_jobs import job_set_of
+from actions.run.doctor.train_jobs import with_jobs_of
 from actions.run.state.records import CheckResult
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 from tests.unit.fleet.test_fit import EIGHT, ON_DEMAND, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
@@ -235,7 +235,7 @@ def test_the_pods_of_a_train_job_are_those_of_its_runtime(patches: Document) -> 
         "metadata": {"name": "tune"},
         "spec": {"trainer": {"numNodes": 3, "resourcesPerNode": {"limits": gpus(4)}}, **patches},
     }
-    (group,) = groups_of([job_set_of(job, RUNTIME)], "default")
+    (group,) = groups_of([with_jobs_of(job, RUNTIME)], "default")
     assert (group.name, group.count) == ("tune", 3)
     assert group.pod["spec"]["containers"][0]["resources"] == {"limits": gpus(4)}
     assert {key: group.pod["spec"][key] for key in SELECTED} == SELECTED

@@ -14,9 +14,9 @@ from actions.terraform.program import (
     PROGRAM_VARIABLE,
     find_program,
     missing_sentence,
+    product_of,
     program_variable,
     require_program,
-    title_of,
 )
 from actions.terraform.providers import installing
 from actions.terraform.working_directory import LOCK_FILE, WorkingDirectory
@@ -72,8 +72,8 @@ def test_the_setting_chooses_and_a_run_keeps_what_it_was_launched_with(
 def test_a_link_tells_whose_program_it_is(programs: Path) -> None:
     put(programs, "tofu")
     (programs / "terraform").symlink_to("tofu")
-    assert title_of(programs / "terraform") == "OpenTofu"
-    assert title_of(Path("/usr/bin/terraform")) == "Terraform"
+    assert product_of(programs / "terraform") == "OpenTofu"
+    assert product_of(Path("/usr/bin/terraform")) == "Terraform"
 
 
 def test_digests_of_terraforms_registry_pin_nothing_of_tofus(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_digests_of_terraforms_registry_pin_nothing_of_tofus(tmp_path: Path) -> 
     recorded = LOCK.format("opentofu.org", "2" * 64)
     (work / LOCK_FILE).write_text(recorded)
     directory.prepare()
-    assert directory.pins_providers
+    assert WorkingDirectory(root, work, program=TOFU).pins_providers
     assert (work / LOCK_FILE).read_text() == recorded
 
     terraform = WorkingDirectory(root, work)
