@@ -72,9 +72,15 @@ from actions.run.store.listing import announce_run, withdraw_announced
 from actions.run.store.s3 import open_store
 from actions.run.summaries import list_runs
 from actions.terraform.backend import own_backend, require_locks
-from actions.terraform.driver import find_terraform
 from actions.terraform.modules import ModuleRelease, module_calls
-from actions.terraform.version import version_now
+from actions.terraform.program import (
+    WANTED,
+    find_program,
+    missing_sentence,
+    product_of,
+    program_variable,
+    version_now,
+)
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
@@ -161,7 +167,7 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     Args:
         environment: Variables in addition to the console's own.
     """
-    stated = {**allowances(os.environ), **registry_variable(os.environ), **environment}
+    stated = {**allowances(os.environ), **registry_variable(os.environ), **program_variable(), **environment}
     kept = {name: value for name, value in stated.items() if not value or name not in _NEVER_STORED}
     endpoints = {name: os.environ[name] for name in (ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE) if os.environ.get(name)}
     return endpoints | kept
@@ -251,32 +257,33 @@ def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching
     for stage in blueprint.stages:
         if not isinstance(stage, TerraformStage) or stage.id in skipped:
             continue
-        if find_terraform() is None:
+        program = find_program()
+        if program is None:
             raise ConfigError(
-                f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
-                hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
+                f"{blueprint.id} needs Terraform for {stage.id}: {missing_sentence()}",
+                hint=f"Install {WANTED}, or launch with existing_cluster=true.",
             )
         calls = module_calls(located(blueprint.folder, stage.root))
         archived = {call.source for call in calls if before_fetching or module_archive(call.release) is not None}
         modules = [each for each in git_modules(blueprint.folder, stage.root) if each not in archived]
         if modules and shutil.which("git") is None:
             raise ConfigError(
-                f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: terraform init fetches "
-                f"{listed(modules, _SHOWN)} with it.",
+                f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: {program.name} init "
+                f"fetches {listed(modules, _SHOWN)} with it.",
                 hint="Install git, or launch with existing_cluster=true.",
             )
 
 
 def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
     """Require a Terraform that locks states in the store, if a root keeps its state there."""
-    program, skipped = find_terraform(), skipped_stages(blueprint, binding)
+    program, skipped = find_program(), skipped_stages(blueprint, binding)
     roots = [
         located(blueprint.folder, stage.root)
         for stage in blueprint.stages
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
     if store and program is not None and not all(own_backend(root) for root in roots):
-        require_locks(version_now(program), store)
+        require_locks(version_now(program), store, product_of(program))
 
 
 def _require_secret(name: str, reference: str) -> None:

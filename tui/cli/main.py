@@ -103,6 +103,10 @@ def _settle(options: Namespace) -> None:
 
             config = load_config()
         options.settled = settle(options, config, os.environ)
+        if getattr(options, "terraform_program", None):
+            from actions.terraform.program import PROGRAM_VARIABLE
+
+            os.environ[PROGRAM_VARIABLE] = options.terraform_program
     if options.store:
         from actions.run.context.store_address import parse_store
 

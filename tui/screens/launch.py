@@ -43,6 +43,7 @@ from tui.present.blueprints import (
     command_of_store,
     cost_lines,
     fields_of,
+    known_parameters,
     launch_title,
     named_parameters,
     note_lines,
@@ -204,7 +205,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._auto_approve = bool(event.values.get(APPROVAL, False))
         self._store_url = str(event.values.get(STORE, ""))
         self._existing = bool(event.values.get(EXISTING, False))
-        self._values = chosen_values(self._blueprint, self._preset, event.values)
+        known = known_parameters(self._services.cluster.place) if self._existing else ()
+        self._form.leave_out(known)
+        values = {key: value for key, value in event.values.items() if key not in known}
+        self._values = chosen_values(self._blueprint, self._preset, values)
         if event.mistakes:
             self._bound = None
             wrong = ", ".join(self._form.entries.fields[key].title for key in event.mistakes)
@@ -376,11 +380,13 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
     def _fields(self) -> dict[str, Parameter]:
+        place = self._services.cluster.place
         fields = fields_of(
             self._blueprint,
             preset=self._preset,
             usual_preset=self._usual_preset,
             store=self._services.settings.store,
+            there=", ".join(filter(None, (place.cluster, place.region))),
         )
         return {**fields, **limit_fields(self._usual_limits)}
 

@@ -105,6 +105,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "readonly", SettingForm.FLAG, "Refuse whatever would change the cluster or a run", "--readonly", default=False
     ),
+    Setting(
+        "terraform_program",
+        SettingForm.TEXT,
+        "The name or path of the program for Terraform's roots: terraform, or tofu of OpenTofu",
+        variables=("EKSML_TERRAFORM_PROGRAM",),
+    ),
     Setting("blueprints", SettingForm.FOLDERS, "More folders of blueprints", "--blueprints"),
     Setting("prices", SettingForm.FILE, "The file with prices and discounts of your own", "--prices"),
     Setting("speed", SettingForm.NUMBER, "The speed of a new demo as a multiple of real time", "--speed"),

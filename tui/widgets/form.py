@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -229,6 +229,11 @@ class ParameterForm(Vertical):
         for row in self._rows:
             row.show(self.entries)
         self._tell()
+
+    def leave_out(self, keys: Collection[str]) -> None:
+        """Take fields that are not folded out of sight, and show all others of these."""
+        for row in self._shown:
+            row.display = row.key not in keys
 
     async def go_to(self, key: str) -> None:
         """Unfold the group of a field, and give it the focus."""

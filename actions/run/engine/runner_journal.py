@@ -21,6 +21,7 @@ from actions.run.state.records import (
     Created,
     Identified,
     JournalRecord,
+    NodesUsed,
     RunAccount,
     TerraformBody,
     record_kind,
@@ -334,7 +335,7 @@ class StageRecorder:
     async def terraform(self) -> TerraformMemory:
         return (await self._journal.view()).stage(self._stage).terraform
 
-    async def remember(self, body: TerraformBody) -> None:
+    async def remember(self, body: TerraformBody | NodesUsed) -> None:
         await self._journal.write(body, stage=self._stage, attempt=self._attempt)
 
     async def identify(self, account: RunAccount) -> None:

@@ -21,6 +21,7 @@ from actions.run.state.records import (
     IdleKnown,
     LimitReached,
     Limits,
+    NodesUsed,
     Operator,
     Owned,
     PlanOffer,
@@ -185,6 +186,8 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     """The times from the begin of an attempt to the end of an undo: what it makes may exist then."""
     made: Mapping[str, tuple[Period, ...]] = {}
     """The times in which what it makes is known to exist, by type of Terraform resource; of all others under `""`."""
+    used: tuple[tuple[float, NodesUsed], ...] = ()
+    """The parts of nodes that were there which its pods take, from each time on; oldest first."""
 
 
 class RequestView(msgspec.Struct, frozen=True):
