@@ -279,7 +279,7 @@ class ChartArguments(Arguments, frozen=True):
     metric: Annotated[
         str,
         Meta(
-            description="loss, lr… or several with commas. Empty: the next one; all: side by side; pick: from a list; "
+            description="loss, lr… or several: lr,train/*. Empty: the next one; all: side by side; pick: from a list; "
             "next, previous: of those side by side the one that takes the keys."
         ),
     ] = ""

@@ -28,7 +28,7 @@ class PlotPane(Pane):
     def __init__(self, services: ConsoleServices, label: str) -> None:
         super().__init__(services)
         self._plot = PlotView(label)
-        self._several = PlotGrid()
+        self._several = PlotGrid(self.turn_page)
         self._is_several = False
         """All charts are wanted; they are shown where there is room for two."""
 
@@ -74,6 +74,9 @@ class PlotPane(Pane):
         if not self._several.display:
             raise RefusedError("Only one chart is shown.", hint="Show several side by side: :chart all.")
         self._several.action_next_plot(count)
+
+    def turn_page(self, pages: int) -> None:
+        """Show the next page of charts, or the one before; of a single page, nothing changes."""
 
     def _show_several(self, *, columns: int) -> bool:
         """Show the grid if it is wanted and has room, else the one plot; return whether it is the grid."""
