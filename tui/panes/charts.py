@@ -19,7 +19,7 @@ from tui.feeds.output import lost_text, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
-from tui.panes.plots import STEPS, PlotPane
+from tui.panes.plots import PAGES, STEPS, PlotPane
 from tui.present.cells import fit
 from tui.present.charts.curves import TimeAxis
 from tui.present.charts.metrics import (
@@ -238,7 +238,7 @@ class ChartsPane(PlotPane):
     def choose(self, metric: str) -> None:
         """Show the chart of that name or metric, the next one (empty), or all of them, and back (`all`).
 
-        Of several side by side, `next` and `previous` move the focus.
+        Of several side by side, `next` and `previous` move the focus, `next-page` and `previous-page` show others.
 
         Raises:
             MissingError: The log has no such metric.
@@ -249,6 +249,9 @@ class ChartsPane(PlotPane):
             raise MissingError("There is no curve yet.")
         if metric in STEPS:
             self.next_plot(STEPS[metric])
+            return
+        if metric in PAGES:
+            self.turn_page(PAGES[metric])
             return
         if metric == _ALL:
             self._want_several(charts)
@@ -541,9 +544,18 @@ def _on_screen(services: ConsoleServices) -> str:
 
 
 def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str, str], TrainingProgress]:
-    """Return the progress that is worth a line: a bar that a finished stage left open says nothing any more."""
+    """Return the progress that is worth a line.
+
+    A bar that a finished stage left open says nothing any more, nor does one of an attempt before the present one.
+    """
     is_done = stage is not None and stage.state is StageState.SUCCEEDED
-    return {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
+    begin = stage.worked[-1].begin if stage is not None and len(stage.worked) > 1 else 0.0
+    moved_at = source.moved_at if isinstance(source, StageCurves) else {}
+    return {
+        of: bar
+        for of, bar in source.progress.items()
+        if moved_at.get(of, begin) >= begin and (not is_done or bar.done >= (bar.total or 0))
+    }
 
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:

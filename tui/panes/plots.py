@@ -13,6 +13,7 @@ from tui.widgets.plot import PlotView
 from tui.widgets.plot_grid import PlotGrid
 
 STEPS = {"next": 1, "previous": -1}
+PAGES = {"next-page": 1, "previous-page": -1}
 
 
 class PlotPane(Pane):

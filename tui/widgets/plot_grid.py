@@ -64,8 +64,8 @@ class PlotGrid(Grid):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next_plot(1)", "next plot", id="plots.next", show=False),
         Binding("N", "next_plot(-1)", "previous plot", id="plots.previous", show=False),
-        Binding("pagedown", "turn(1)", "next page", id="plots.page", show=False),
-        Binding("pageup", "turn(-1)", "previous page", id="plots.page_before", show=False),
+        Binding("pagedown", "turn(1)", "page down", id="plots.page", show=False),
+        Binding("pageup", "turn(-1)", "page up", id="plots.page_before", show=False),
     ]
 
     def __init__(self, turn: Callable[[int], None]) -> None:
