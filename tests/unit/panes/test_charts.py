@@ -14,7 +14,7 @@ from actions.cluster.logs.lines import LogLine
 from actions.run.comparison import RunCurves
 from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Operator
-from actions.run.state.view import RunState, RunView
+from actions.run.state.view import Period, RunState, RunView
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
@@ -337,6 +337,25 @@ async def test_compared_runs_are_shown_in_all_their_charts(tmp_path: Path, monke
         await console.calm("of 2 runs compared")
         await console.press("escape")
         await console.calm("val_loss 1.253")
+
+
+async def test_the_bar_of_an_attempt_before_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = a_scene(tmp_path)
+    assert scene.view is not None
+
+    def resumed(*begins: float) -> RunView:
+        worked = tuple(Period(begin, None) for begin in begins)
+        assert scene.view is not None
+        return replace(scene.view, stages=tuple(replace(stage, worked=worked) for stage in scene.view.stages))
+
+    long_ago, now = NOW.timestamp() - 90_000, NOW.timestamp()
+    scene.view = resumed(long_ago, long_ago + 1)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("12,600/500,000")
+        scene.view = resumed(long_ago, now)
+        await console.calm("loss (1/5)")
+        await wait_for(console.pilot, lambda: "12,600/500,000" not in screen_text(console.app), "no bar")
 
 
 async def test_the_chart_on_screen_is_saved_as_picture_and_values(
