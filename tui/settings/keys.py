@@ -121,6 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.PODS, ("s",), "shell", "shell", in_footer=True),
     Key(KeyContext.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
+    Key(KeyContext.ACCELERATORS, ("V",), "open accelerators all", "all"),
     *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
