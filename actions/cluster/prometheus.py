@@ -1,6 +1,6 @@
 """A Prometheus that runs in the cluster: how its pods and Services are known, and what it has of GPUs.
 
-It is asked through the API server, which needs the right to `get` `services/proxy`.
+Requests go through the API server, which takes the right to `get` `services/proxy`.
 
 Amazon Managed Service for Prometheus has no pods: what writes to it from inside the cluster is not looked for.
 
@@ -23,7 +23,7 @@ from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingE
 from actions.base.executors import in_thread
 from actions.base.names import segment
 from actions.fleet.facts import PodFacts
-from actions.telemetry.tools.dcgm import KeptGpu, Series, gpus_in, queries, read_answer
+from actions.telemetry.tools.dcgm import KeptGpu, KeptSeries, gpus_in, queries, read_answer
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
@@ -157,9 +157,9 @@ async def gpu_history(
 
 async def _series(
     session: KubeSession, service: PrometheusService, asked: Sequence[str], span: Mapping[str, str]
-) -> list[Series]:
+) -> list[KeptSeries]:
     """Return the series of all metrics, or of none if the first one has none; each answer is read by itself."""
-    found: list[Series] = []
+    found: list[KeptSeries] = []
     for query in asked:
         path, values = f"{service.path}/query_range", {"query": query, **span}
         body = await session.request("GET", path, query=values, deadline_seconds=_DEADLINE_SECONDS)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
+from actions.telemetry.tools.device_history import DeviceHistory
+from tui.feeds.accelerators import WorkerReading
 from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ SEARCH_EVERY_SECONDS = 600.0
 _LEAST_SECONDS, _MOST_SECONDS = 900.0, 86_400.0
 """The time back from now: that of the pods, within these; of all nodes an hour."""
 _HOUR = 3600.0
+_FRESH_SECONDS = 180.0
+"""Age up to which a value is one of now: three scrapes of a minute."""
 _REASON_CHARACTERS = 80
 
 
@@ -100,3 +104,49 @@ class GpuHistoryFeed:
             self._services = await find_services(session, Discovery(session))
             self._searched = session, now
         return self._services
+
+
+def fleet_readings(gpus: Iterable[KeptGpu], now: float) -> list[WorkerReading]:
+    """Return the GPUs of all nodes as they were a moment ago, by pod, and by node those that no pod has."""
+    from actions.telemetry.tools.devices import DeviceReading
+
+    found: dict[tuple[str, str], list[KeptGpu]] = {}
+    for gpu in gpus:
+        if now - gpu.at <= _FRESH_SECONDS:
+            found.setdefault((gpu.pod, gpu.node), []).append(gpu)
+    readings = []
+    for (key, node), held in found.items():
+        namespace, _, name = key.partition("/")
+        pod = PodFacts(uid="", namespace=namespace if key else node, name=name, node=node)
+        readings.append(WorkerReading(pod, DeviceReading(tuple(gpu.device for gpu in held)), 0.0, held[0].at))
+    return readings
+
+
+def with_gpus(readings: Sequence[WorkerReading], gpus: Sequence[KeptGpu], now: float) -> list[WorkerReading]:
+    """Return the workers, those without an answer of their own with the devices that the Prometheus has of them."""
+    known = {reading.pod.key: reading for reading in fleet_readings(gpus, now)} if gpus else {}
+    found = []
+    for worker in readings:
+        other = known.get(worker.pod.key)
+        is_silent = bool(worker.reading.error) and other is not None
+        found.append(WorkerReading(worker.pod, other.reading, worker.at) if is_silent and other else worker)
+    return found
+
+
+def histories_of(readings: Iterable[WorkerReading], gpus: Iterable[KeptGpu]) -> Mapping[tuple[str, str], DeviceHistory]:
+    """Return histories by the row's place and the device's label.
+
+    A container counts its devices from 0, an exporter those of the node: both in the order of their PCI addresses.
+    """
+    held: dict[str, list[KeptGpu]] = {}
+    for gpu in gpus:
+        held.setdefault(gpu.pod or gpu.node, []).append(gpu)
+    found = {}
+    for worker in readings:
+        place = worker.pod.key if worker.pod.name else worker.pod.node
+        own = held.get(place, [])
+        newest = [gpu for gpu in own if gpu.at >= max(one.at for one in own) - _FRESH_SECONDS]
+        if len(newest) == len(worker.reading.devices):
+            for device, gpu in zip(worker.reading.devices, newest, strict=True):
+                found[worker.pod.key, device.label] = gpu.history
+    return found

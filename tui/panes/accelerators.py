@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 
+from actions.base.clock import time_of_day
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import UNCOUNTED, PodFacts, WorkloadFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import leaves_out_claims
-from tui.feeds.gpu_history import GpuHistoryFeed
+from tui.feeds.gpu_history import GpuHistoryFeed, fleet_readings, histories_of, with_gpus
 from tui.feeds.output import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
-from tui.present import accelerators, gpu_history
+from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
-from tui.present.cells import Span, Tone, wrapped
+from tui.present.cells import Cells, Span, Tone, wrapped
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from actions.run.state.view import RunView
     from tui.feeds.job import JobFeed
 
+_GIB = 1 << 30
 _WORK = "accelerators"
 _HISTORY = "history of accelerators"
 _ALL = "all"
-"""What `open accelerators` takes for those of the whole cluster, whatever is on screen."""
+"""The word after `open accelerators` for those of the whole cluster, whatever is on screen."""
 _SHARE = 5
 """The part of a pane's height that the lines above its table may take: a fifth, and two rows a line at least."""
 _MARGINS = 4
@@ -236,7 +238,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if self._shown == shown:
             return
         self._shown = shown
-        kept = gpu_history.histories_of(readings, self._history.gpus) if past is None else {}
+        kept = histories_of(readings, self._history.gpus) if past is None else {}
         rows = accelerators.device_rows(readings, self._feed.histories, is_past=past is not None, kept=kept)
         self._use_columns_of(rows)
         monotonic = self.services.clock.monotonic()
@@ -245,7 +247,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
             rows, past, has_ended=has_ended, zeros=zeros, is_one_job=past is not None or self._is_one_job
         )
         if lines:
-            lines[0] = (*lines[0], *gpu_history.totals_of(rows), *gpu_history.words_of(self._history))
+            lines[0] = (*lines[0], *_totals_of(rows), *_words_of(self._history))
         room = self.size.width - _MARGINS
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
@@ -258,9 +260,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if past is not None:
             return list(past.readings)
         if self._is_all and gpus:
-            return gpu_history.fleet_readings(gpus, now)
+            return fleet_readings(gpus, now)
         asked = [reading for reading in self._feed.readings if self._still_runs(reading)]
-        return gpu_history.with_gpus(asked, gpus, now)
+        return with_gpus(asked, gpus, now)
 
     def has_nothing(self) -> bool:
         """Return whether no pod of the watched job, or of the run, has accelerators now, and none is kept of before."""
@@ -347,7 +349,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         return self._chosen
 
     def _remembered(self) -> Sequence[PodFacts] | None:
-        """Return the pods whose history is asked for; none of them for that of all nodes."""
+        """Return the pods whose history is wanted; none of them for that of all nodes."""
         return () if self._is_all else self._chosen or None
 
     def _choice(self) -> Iterable[PodFacts]:
@@ -410,3 +412,29 @@ def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None, workload
     if watched is not None:
         return role_of(watched.job, pod, workloads) != ""
     return run is not None and pod.run == run.id
+
+
+def _totals_of(rows: Iterable[DeviceRow]) -> Cells:
+    """Return power and memory of all devices, as far as they are measured."""
+    devices = [row.device for row in rows if row.device is not None]
+    watts = sum(device.power_w or 0.0 for device in devices)
+    used, total = (sum(getattr(one, name) or 0 for one in devices) for name in ("mem_used_bytes", "mem_total_bytes"))
+    words = f" · {watts / 1000:.1f} kW" if watts else ""
+    words += f" · {used / _GIB:,.0f}/{total / _GIB:,.0f}Gi" if total else ""
+    return (Span(words),) if words else ()
+
+
+def _words_of(feed: GpuHistoryFeed) -> Cells:
+    """Return the last XID error; where the history comes from, or why it is not known."""
+    spans: list[Span] = []
+    broken = [(gpu.xid, gpu) for gpu in feed.gpus if gpu.xid is not None]
+    if broken:
+        (at, number), gpu = max(broken, key=lambda one: one[0])
+        where = f"{gpu.pod.partition('/')[2] or gpu.node} GPU {gpu.device.label}"
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        spans.append(Span(f"   ✗ XID {number}{f' at {time_of_day(at)} UTC' if at else ''}: {where}{more}", Tone.BAD))
+    if feed.source:
+        spans.append(Span(f" · history by {feed.source}", Tone.MUTED))
+    elif feed.reason:
+        spans.append(Span(f" · no history: {feed.reason}", Tone.MUTED))
+    return tuple(spans)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -36,7 +36,7 @@ from tui.present.charts.metrics import (
 )
 from tui.settings.keys import KeyContext, key_name
 from tui.widgets.base import Lines
-from tui.widgets.plot_grid import SmallPlot, shape_of
+from tui.widgets.plot_grid import SmallPlot
 
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
@@ -96,15 +96,10 @@ class ChartsPane(PlotPane):
         self._stored: StageCurves | None = None
         """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
         self._chosen = ""
-        self._metric = ""
         self._alarmed: tuple[CurveSource | None, int, tuple[CurveAlarm, ...]] = (None, -1, ())
         """Alarms on the curves of a source, and the revision that they were found in."""
-        self._drawn: tuple[object, MetricChart] | None = None
-        """The source and chart that the plot shows; `None` while it is empty."""
         self._contents: dict[str, SmallPlot] = {}
-        """What was drawn last of each chart, by its name."""
-        self._on_page = 1
-        """The number of charts that are shown at once, where several are."""
+        """The newest content of each chart, by its name."""
 
     def compose(self) -> ComposeResult:
         """Yield progress above the plot; of compared runs their values above it, their differences below it."""
@@ -116,6 +111,7 @@ class ChartsPane(PlotPane):
 
     def refresh_data(self) -> None:
         """Read new values and draw them."""
+        self.rows_taken = len(self._compared) or _PROGRESS_LINES
         if self._compared and self._compared_beside != _on_screen(self.services):
             self.leave()
         self._progress.display = not self._compared
@@ -154,35 +150,6 @@ class ChartsPane(PlotPane):
             self._draw_nothing(f"curves of {self._place()}")
             return
         self._draw(lambda one: self._content(source, one, alarms), self._place())
-
-    def _draw(self, content: Callable[[MetricChart], SmallPlot], of: str) -> None:
-        """Draw the chosen chart; or the page of charts that it is on, where several are wanted and have room."""
-        charts, (chart, place) = self._charts_now(), self._chart()
-        if chart is None:
-            return
-        columns, rows = self._shape(charts)
-        was_one, has_focus = not self._several.display, self.has_focus_within
-        if self._show_several(columns=columns if columns * rows > 1 else 0):
-            self._on_page = columns * rows
-            begin = charts.index(chart) // self._on_page * self._on_page
-            shown = charts[begin : begin + self._on_page]
-            is_all = len(shown) == len(charts)
-            which = "" if is_all else f"charts {begin + 1}–{begin + len(shown)} of "
-            self.entitle(f"{which}{len(charts)}{' charts' * is_all} of {of}")
-            self._several.show([content(one) for one in shown], columns)
-            if was_one and has_focus:
-                self._several.focus_plot(charts.index(chart) - begin)
-            return
-        self.entitle(f"{chart.name}{place} of {of}")
-        one = content(chart)
-        self._clear_for(one.key, is_by_size=one.is_by_size)
-        self._plot.describe(one.label, one.x_label, is_by_size=one.is_by_size, time=one.time)
-        self._plot.show(one.curves, version=one.version, marks=one.marks)
-
-    def _shape(self, charts: Sequence[MetricChart]) -> tuple[int, int]:
-        """Return the columns and rows of charts that there is room for."""
-        taken = len(self._compared) or _PROGRESS_LINES
-        return shape_of(self.size.width, self.size.height - taken, len(charts))
 
     def _content(self, source: CurveSource, chart: MetricChart, alarms: Sequence[CurveAlarm]) -> SmallPlot:
         """Return the curves and marks of a chart with their labels; those of before while nothing has changed."""
@@ -290,23 +257,12 @@ class ChartsPane(PlotPane):
         Raises:
             MissingError: There is no curve yet.
         """
-        charts, source = (
-            self._all_charts(),
-            self._compared[0] if self._compared else self._source and self._source.curves,
-        )
-        if not charts or source is None:
+        charts, shown = self._all_charts(), {chart.name for chart in self._charts_now()}
+        if charts and self._compared:
+            return chart_rows(charts, self._compared[0].series, shown)
+        if not charts or self._source is None:
             raise MissingError("There is no curve yet.")
-        return chart_rows(charts, source.series, {chart.name for chart in self._charts_now()})
-
-    def turn_page(self, pages: int) -> None:
-        """Show the next page of charts, or the one before; behind the last one comes the first."""
-        charts, (chart, _) = self._charts_now(), self._chart()
-        if chart is None:
-            return
-        count = -(-len(charts) // self._on_page)
-        to = (charts.index(chart) // self._on_page + pages) % count
-        self._metric = charts[to * self._on_page].name
-        self.refresh_data()
+        return chart_rows(charts, self._source.curves.series, shown)
 
     def _want_several(self, charts: Sequence[MetricChart]) -> None:
         if self._is_several:
@@ -326,14 +282,6 @@ class ChartsPane(PlotPane):
             raise RefusedError("There is no room for two charts.", hint=way)
         self._is_several = True
         self.refresh_data()
-
-    def _leave_grid(self) -> None:
-        """Go on with the one chart that had the focus."""
-        charts, (chart, _) = self._charts_now(), self._chart()
-        if chart is not None and self._several.display:
-            begin = charts.index(chart) // self._on_page * self._on_page
-            self._metric = charts[min(begin + self._several.place, len(charts) - 1)].name
-        self._is_several = False
 
     def values_csv(self) -> str:
         """Return the values of the curves on screen as CSV, without anything like a credential.
@@ -405,21 +353,6 @@ class ChartsPane(PlotPane):
         found = SmallPlot((runs, chart), chart.label, _x_label(chart), chart.is_by_size, curves, (), version, elapsed)
         self._contents[chart.name] = found
         return found
-
-    def _clear_for(self, key: tuple[object, MetricChart], *, is_by_size: bool) -> None:
-        """Empty the plot before it shows another chart; of the same source, its part of the axis stays."""
-        if key == self._drawn:
-            return
-        was, self._drawn = self._drawn, key
-        self._plot.clear(keeps_axis=was is not None and was[0] == key[0] and was[1].is_by_size == is_by_size)
-
-    def _chart(self) -> tuple[MetricChart | None, str]:
-        """Return the current chart, its index and the number of charts."""
-        charts = self._charts_now()
-        if not charts:
-            return None, ""
-        at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
-        return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
 
     def _charts_now(self) -> list[MetricChart]:
         """Return the charts that the operator has picked, as far as the log has them; without any, all of them."""

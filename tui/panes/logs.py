@@ -109,7 +109,8 @@ class LogsPane(Pane):
             self._go_along()
         health = self._health()
         self.show_health(health)
-        self._view.has_ended = self._feed is not None and (health.state is FeedState.ENDED or self._stage_has_ended())
+        feed, is_over = self._feed, health.state is FeedState.ENDED
+        self._view.has_ended = feed is not None and (is_over or _has_ended(self.services, feed))
         hint = _NO_LOG_OF_RUN if self._comes_by_itself else _NO_LOG
         self._view.lines.hint = "" if self._feed is not None else hint
         self._pulled_at = self.services.clock.monotonic()
@@ -386,14 +387,6 @@ class LogsPane(Pane):
             words += lost_text(self._feed.lost)
         return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, words)
 
-    def _stage_has_ended(self) -> bool:
-        """Return whether the log is that of a stage of the run on screen that is over."""
-        view, feed = self.services.runs.view, self._feed
-        if view is None or not isinstance(feed, OutputLogFeed):
-            return isinstance(feed, JobFeed) and feed.end is not None
-        stages = (stage for stage in view.stages if stage.id == feed.stage)
-        return any(stage.state not in AT_WORK for stage in stages)
-
     def _find(self, name: str) -> PodFacts:
         subject = parse_subject(name, default_namespace=default_namespace(self.services))
         snapshot = self.services.cluster.snapshot()
@@ -401,3 +394,10 @@ class LogsPane(Pane):
         if pod is None:
             raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Select a pod in pods.")
         return pod
+
+
+def _has_ended(services: ConsoleServices, feed: LogFeed) -> bool:
+    """Return whether a log is that of a job, or of a stage of the run on screen, that is over."""
+    if isinstance(feed, OutputLogFeed) and services.runs.view is not None:
+        return any(stage.id == feed.stage and stage.state not in AT_WORK for stage in services.runs.view.stages)
+    return isinstance(feed, JobFeed) and feed.end is not None

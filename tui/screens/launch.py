@@ -337,13 +337,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._show_plan()
 
     @on(events.DescendantFocus)
-    def _show_hints(self) -> None:
-        enters = _FOLD if self._form.is_on_group else _LAUNCH
-        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else enters), *_HINT)])
-
     def _show_plan(self) -> None:
-        width = self._plan_width
-        self._show_hints()
+        width, enters = self._plan_width, _FOLD if self._form.is_on_group else _LAUNCH
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else enters), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Grid
 
 from tui.present.charts.curves import Curve, Mark, TimeAxis
+from tui.present.charts.metrics import MetricChart
 from tui.widgets.plot import PlotView
 
 MOST_PLOTS = 9
@@ -21,7 +22,7 @@ class SmallPlot(msgspec.Struct, frozen=True, eq=False):
     """The content of one plot of the grid.
 
     Args:
-        key: Equal for the same chart of the same source, whose zoom and cursor stay.
+        key: Source and chart. Equal for the same ones, whose zoom and cursor stay.
         label: Label of the y axis.
         x_label: Label of the x axis.
         is_by_size: The x axis is a number of bytes.
@@ -31,7 +32,7 @@ class SmallPlot(msgspec.Struct, frozen=True, eq=False):
         time: The time axis that it can be switched to.
     """
 
-    key: object
+    key: tuple[object, MetricChart]
     label: str
     x_label: str
     is_by_size: bool

@@ -51,10 +51,10 @@ class KeptGpu(msgspec.Struct, frozen=True, eq=False):
     """The time of these, in seconds since the epoch."""
     history: DeviceHistory
     xid: tuple[float, int] | None = None
-    """When the last XID error was first seen, and its number; 0.0 if it was there from the first value on."""
+    """The moment at which the last XID error came, and its number; 0.0 if it was there from the first value on."""
 
 
-class Series(msgspec.Struct):
+class KeptSeries(msgspec.Struct):
     """One curve of an answer: its labels, and pairs of a time and a number as text."""
 
     metric: dict[str, str]
@@ -62,7 +62,7 @@ class Series(msgspec.Struct):
 
 
 class _Matrix(msgspec.Struct):
-    result: list[Series] = []
+    result: list[KeptSeries] = []
 
 
 class _Answer(msgspec.Struct):
@@ -88,7 +88,7 @@ def _common(one: str, other: str) -> str:
     return "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def read_answer(body: bytes) -> list[Series]:
+def read_answer(body: bytes) -> list[KeptSeries]:
     """Return the series of an answer of Prometheus.
 
     Raises:
@@ -103,7 +103,7 @@ def read_answer(body: bytes) -> list[Series]:
     return answer.data.result
 
 
-def gpus_in(series: Iterable[Series]) -> list[KeptGpu]:
+def gpus_in(series: Iterable[KeptSeries]) -> list[KeptGpu]:
     """Return the GPUs of all metrics, by pod, node and number."""
     found: dict[tuple[str, str, int, str], dict[str, Mapping[float, float]]] = {}
     labels: dict[tuple[str, str, int, str], Mapping[str, str]] = {}

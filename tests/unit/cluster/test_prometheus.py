@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from actions.cluster.objects.client import Discovery
 from actions.base.errors import AccessError, ConfigError, ConsoleError, UnreachableError
 from actions.cluster import prometheus
+from actions.cluster.objects.client import Discovery
 from actions.cluster.prometheus import (
     LABEL,
     PrometheusFound,

@@ -232,7 +232,7 @@ async def test_the_page_of_wandb_that_a_log_names_is_copied_or_opened_in_a_brows
 def test_a_browser_is_opened_only_in_front_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(clipboard, "spawn_detached", lambda argv, **_: started.append(argv))
-    monkeypatch.setattr(clipboard.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     for name in ("SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert not clipboard.has_browser()
