@@ -433,12 +433,12 @@ def summary(
         head.append(Span(f"   ✗ {silent} worker{'s' * (silent > 1)} did not answer", Tone.BAD))
     unused = [seconds for seconds in zeros if seconds >= UNUSED_SECONDS]
     if unused:
-        told = f"   ▲ {len(unused)} requested, but at 0% for {duration(min(unused))} or more"
-        head.append(Span(told, Tone.WARN))
+        head.append(Span(f"   ▲ {len(unused)} requested, but at 0% for {duration(min(unused))} or more", Tone.WARN))
     models = {row.device.model for row in known if row.device is not None}
     if len(models) == 1 and not known[0].noun.startswith(min(models)):
         head.append(Span(f" · {models.pop()}", Tone.MUTED))
-    return [tuple(head), _laggards(known, is_one_job=is_one_job)] if loads else [tuple(head)]
+    held = [row for row in known if row.pod]
+    return [tuple(head), _laggards(held, is_one_job=is_one_job)] if loads and held else [tuple(head)]
 
 
 def _mean_words(mean: float | None) -> str:
