@@ -297,7 +297,8 @@ class LogsPane(Pane):
         for line in map(buffer.line, search.matches[-_MOST_ADDRESSES:]):
             address = address_in(visible_text(line.text))
             if address is not None:
-                found[address.title] = address, line.source.partition("/")[0]
+                pod = line.source.partition("/")[0] if self._pod is None else self._pod.name
+                found[address.title] = address, pod
         return sorted(found.values(), key=lambda one: one[0].rank)
 
     async def contents(self) -> bytes:

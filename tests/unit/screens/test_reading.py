@@ -227,6 +227,11 @@ async def test_the_page_of_wandb_that_a_log_names_is_copied_or_opened_in_a_brows
         await console.calm("The log has no 'mlflow'.")
         await console.line("browse tensorboard")
         await wait_for(console.pilot, lambda: submitted == [f"forward default/{pod}:6006"], "a port is forwarded")
+        submitted.clear()
+        pane._pod = replace(a_pod(pod), phase="Running")  # of one pod's log the sources are its containers
+        pane._view.buffer.extend([BufferedLine("TensorBoard 2.11.2 at http://0.0.0.0:6007/", source="main", at_ns=2)])
+        await console.line("browse tensorboard")
+        await wait_for(console.pilot, lambda: submitted == [f"forward default/{pod}:6007"], "of the pod")
 
 
 def test_a_browser_is_opened_only_in_front_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
