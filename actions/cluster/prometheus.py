@@ -1,4 +1,4 @@
-"""A Prometheus that runs in the cluster: how its pods and Services are known, and what it has of GPUs.
+"""A Prometheus in the cluster: how its pods and Services are known, and what it has of GPUs.
 
 Requests go through the API server, which takes the right to `get` `services/proxy`.
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError
+from actions.base.errors import AccessError, ConfigError, ConsoleError
 from actions.base.executors import in_thread
 from actions.base.names import segment
 from actions.fleet.facts import PodFacts
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from actions.cluster.objects.client import Discovery
 
 PORT = 9090
-LABEL = "app.kubernetes.io/name=prometheus"
-MONITORING = "monitoring.coreos.com/v1"
+SELECTOR = ("app.kubernetes.io/name", "prometheus")
+"""The label by which Services select the pods."""
 _PORT_NAMES = frozenset({"web", "http-web", "http"})
 _SERVICE = re.compile(r"([a-z0-9-]{1,63})/([a-z0-9-]{1,63}):([a-z0-9-]{1,15})")
 _POINTS, _POINTS_OF_ALL = 240, 20
@@ -44,32 +44,6 @@ CONTAINERS = frozenset({"prometheus", "prometheus-server"})
 def is_prometheus(pod: PodFacts) -> bool:
     """Return whether a pod is a Prometheus, by its containers: no labels are kept of pods."""
     return not CONTAINERS.isdisjoint(pod.containers)
-
-
-class PrometheusFound(msgspec.Struct, frozen=True):
-    """The Prometheus of a cluster."""
-
-    pods: tuple[str, ...] = ()
-    """`namespace/name` of those that run, in order."""
-    reads_pod_monitors: bool = False
-    """The cluster serves PodMonitor: an operator turns those that it selects into targets."""
-
-
-async def find_prometheus(session: KubeSession, discovery: Discovery) -> PrometheusFound:
-    """Look for a Prometheus in all namespaces, or where that is refused in the session's own.
-
-    Raises:
-        AccessError: Pods may not be listed.
-        UnreachableError: The cluster does not answer.
-    """
-    from actions.cluster.objects.client import list_objects
-
-    try:
-        pods = await list_objects(session, discovery, "v1", "Pod", label_selector=LABEL)
-    except AccessError:
-        namespace = session.namespace or "default"
-        pods = await list_objects(session, discovery, "v1", "Pod", namespace=namespace, label_selector=LABEL)
-    return PrometheusFound(tuple(sorted(map(_key, filter(_runs, pods)))), await _is_served(discovery, "PodMonitor"))
 
 
 class PrometheusService(msgspec.Struct, frozen=True):
@@ -171,7 +145,7 @@ async def _series(
 
 def _selects_prometheus(service: dict[str, Any]) -> bool:
     selector = (service.get("spec") or {}).get("selector") or {}
-    return isinstance(selector, dict) and selector.get("app.kubernetes.io/name") == "prometheus"
+    return isinstance(selector, dict) and SELECTOR in selector.items()
 
 
 def _service_of(service: dict[str, Any]) -> PrometheusService | None:
@@ -182,21 +156,3 @@ def _service_of(service: dict[str, Any]) -> PrometheusService | None:
         return None
     metadata = service["metadata"]
     return PrometheusService(metadata["namespace"], metadata["name"], str((known or ports)[0].get("port")))
-
-
-def _runs(pod: dict[str, Any]) -> bool:
-    """Return whether a pod runs, and a container of it is Prometheus itself: the label is its exporters' too."""
-    names = {str(container.get("name")) for container in (pod.get("spec") or {}).get("containers") or ()}
-    return not CONTAINERS.isdisjoint(names) and (pod.get("status") or {}).get("phase") == "Running"
-
-
-def _key(pod: dict[str, Any]) -> str:
-    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-
-
-async def _is_served(discovery: Discovery, kind: str) -> bool:
-    try:
-        await discovery.resolve(MONITORING, kind)
-    except MissingError:
-        return False
-    return True

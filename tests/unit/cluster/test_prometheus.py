@@ -14,10 +14,7 @@ from actions.base.errors import AccessError, ConfigError, ConsoleError, Unreacha
 from actions.cluster import prometheus
 from actions.cluster.objects.client import Discovery
 from actions.cluster.prometheus import (
-    LABEL,
-    PrometheusFound,
     PrometheusService,
-    find_prometheus,
     find_services,
     gpu_history,
     is_prometheus,
@@ -30,79 +27,12 @@ from tests.unit.cluster.servers import session_to
 
 _CORE = {
     "resources": [
-        {"name": "pods", "kind": "Pod", "namespaced": True},
         {"name": "services", "kind": "Service", "namespaced": True},
     ]
 }
 _RECORDED = json.loads((Path(__file__).parents[2] / "fixtures" / "prometheus" / "dcgm.json").read_text("utf-8"))
 _SELECTOR = {"app.kubernetes.io/name": "prometheus"}
 _MONITORS = {"resources": [{"name": "podmonitors", "kind": "PodMonitor", "namespaced": True}]}
-
-
-def a_pod(name: str, container: str, *, phase: str = "Running") -> dict[str, Any]:
-    return {
-        "metadata": {"namespace": "monitoring", "name": name, "uid": name},
-        "spec": {"containers": [{"name": "config-reloader"}, {"name": container}]},
-        "status": {"phase": phase},
-    }
-
-
-STACK = a_pod("prometheus-kube-prometheus-stack-prometheus-0", "prometheus")
-CHART = a_pod("prometheus-server-6d-x", "prometheus-server")
-EXPORTER = a_pod("node-exporter-x", "node-exporter")
-
-
-class Api:
-    """Pods, and perhaps the definitions of Prometheus' operator."""
-
-    def __init__(self, *pods: dict[str, Any], has_operator: bool = False, is_bound: bool = True) -> None:
-        self.pods = pods
-        self.has_operator = has_operator
-        self.is_bound = is_bound
-        self.asked: list[str] = []
-
-    async def __call__(self, request: web.Request) -> web.Response:
-        match request.path:
-            case "/api/v1":
-                return web.json_response(_CORE)
-            case "/apis/monitoring.coreos.com/v1" if self.has_operator:
-                return web.json_response(_MONITORS)
-            case "/api/v1/pods" if not self.is_bound:
-                return web.json_response({"code": 403, "message": "pods is forbidden"}, status=403)
-            case "/api/v1/pods" | "/api/v1/namespaces/work/pods":
-                self.asked.append(f"{request.path}?{request.query['labelSelector']}")
-                return web.json_response({"metadata": {"resourceVersion": "1"}, "items": list(self.pods)})
-        return web.json_response({"code": 404, "message": "not found"}, status=404)
-
-
-@pytest.mark.parametrize("pod", [STACK, CHART])
-async def test_a_prometheus_is_found_in_any_namespace(pod: dict[str, Any], tmp_path: Path) -> None:
-    api = Api(EXPORTER, pod, has_operator=True)
-    async with session_to(api, tmp_path) as session:
-        found = await find_prometheus(session, Discovery(session))
-        observed = await check_prometheus(session)
-    assert found == PrometheusFound((f"monitoring/{pod['metadata']['name']}",), reads_pod_monitors=True)
-    assert api.asked[0] == f"/api/v1/pods?{LABEL}"
-    assert observed.result is CheckResult.PASSED
-    assert "eksml-tui forward prometheus opens port 9090. It finds exporters by a PodMonitor." in observed.detail
-
-
-async def test_without_one_exporters_wait_for_a_later_one(tmp_path: Path) -> None:
-    async with session_to(Api(EXPORTER, a_pod("x", "prometheus", phase="Pending")), tmp_path) as session:
-        assert await find_prometheus(session, Discovery(session)) == PrometheusFound()
-        observed = await check_prometheus(session)
-    assert observed.result is CheckResult.PASSED
-    assert (
-        observed.detail
-        == "None runs in the cluster. One installed later finds exporters by the annotation prometheus.io/scrape."
-    )
-
-
-async def test_without_the_right_to_all_pods_the_own_namespace_is_looked_at(tmp_path: Path) -> None:
-    api = Api(STACK, is_bound=False)
-    async with session_to(api, tmp_path) as session:
-        assert (await find_prometheus(session, Discovery(session))).pods
-    assert api.asked == [f"/api/v1/namespaces/work/pods?{LABEL}"]
 
 
 def test_the_console_knows_one_by_its_containers() -> None:
@@ -123,6 +53,8 @@ OTHERS = (a_service("web", ("http", 80), selector={"app": "web"}), a_service("ku
 class Proxied:
     """An API server with Services, one of which leads to a Prometheus with recorded answers."""
 
+    has_operator = False
+
     def __init__(self, *services: dict[str, Any], status: int = 200, lists: int = 200, is_silent: bool = False) -> None:
         self.services = services
         self.status = status
@@ -133,6 +65,10 @@ class Proxied:
     async def __call__(self, request: web.Request) -> web.Response:
         if request.path == "/api/v1":
             return web.json_response(_CORE)
+        if request.path == "/apis/monitoring.coreos.com/v1":
+            return web.json_response(
+                _MONITORS if self.has_operator else {"code": 404}, status=200 if self.has_operator else 404
+            )
         if request.path.endswith("/services"):
             document = {"metadata": {"resourceVersion": "1"}, "items": list(self.services)}
             here = self.lists if request.path == "/api/v1/services" else 200
@@ -155,6 +91,21 @@ async def test_the_service_of_a_prometheus_is_found_by_the_pods_that_it_selects(
     assert parse_service(found[0].title) == found[0]
     with pytest.raises(ConfigError, match="is not a Service"):
         parse_service("http://prometheus:9090")
+
+
+async def test_the_doctor_names_it_and_how_it_finds_exporters(tmp_path: Path) -> None:
+    api = Proxied(*OTHERS, OPERATED, OF_CHART)
+    api.has_operator = True
+    async with session_to(api, tmp_path) as session:
+        found = await check_prometheus(session)
+    assert found.result is CheckResult.PASSED
+    assert found.detail.startswith("monitoring/prometheus-operated:9090 and 1 more: eksml-tui forward prometheus opens")
+    assert found.detail.endswith("It finds exporters by a PodMonitor.")
+    async with session_to(Proxied(*OTHERS), tmp_path) as session:
+        none = await check_prometheus(session)
+    assert none.result is CheckResult.PASSED
+    told = "None is in the cluster. One installed later finds exporters by the annotation prometheus.io/scrape."
+    assert none.detail == told
 
 
 async def test_there_certainly_is_none_or_it_is_not_known(tmp_path: Path) -> None:
