@@ -20,7 +20,7 @@ from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
-from tui.present.cells import Cells, Span, Tone, wrapped
+from tui.present.cells import Cells, Span, Tone, width_of, wrapped
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
@@ -246,9 +246,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         lines = accelerators.summary(
             rows, past, has_ended=has_ended, zeros=zeros, is_one_job=past is not None or self._is_one_job
         )
-        if lines:
-            lines[0] = (*lines[0], *_totals_of(rows), *_words_of(self._history))
         room = self.size.width - _MARGINS
+        if lines:
+            totals = (*lines[0], *_totals_of(rows))
+            lines[0] = (*(totals if width_of(totals) <= room else lines[0]), *_words_of(self._history))
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
