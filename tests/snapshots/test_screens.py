@@ -187,6 +187,7 @@ SMALL_DIALOGUES = (
     Shot("approve", both(with_run(fixed_runs.a_run_with_a_plan(), "provision"), line("approve")), ConfirmModal, ("n",)),
 )
 STATES = (
+    Shot("charts-all", line("open charts; chart all"), "train_loss_smoothed", ("M",)),
     Shot("logs-containers", line(f"logs {SIDECARS}"), "KV cache"),
     Shot("run-checks", line("open run; open run of=preflight"), "EFA device plugin"),
     Shot("run-failed", with_run(fixed_runs.a_failed_run(), "train", is_busy=False), "failed"),

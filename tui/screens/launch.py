@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -77,6 +77,7 @@ if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
     from actions.run.doctor.report import DoctorLine
 
 _LAUNCH = (Span(" enter", Tone.ACCENT), Span(" launch  ", Tone.MUTED))
+_FOLD = (Span(" enter", Tone.ACCENT), Span(" show or hide  ", Tone.MUTED))
 _TO_CHANGE = (Span(" ctrl+n", Tone.ACCENT), Span(" what to change  ", Tone.MUTED))
 _HINT = (
     Span("↑ ↓", Tone.ACCENT),
@@ -342,9 +343,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self.refresh_data()
         self._show_plan()
 
+    @on(events.DescendantFocus)
     def _show_plan(self) -> None:
-        width = self._plan_width
-        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else _LAUNCH), *_HINT)])
+        width, enters = self._plan_width, _FOLD if self._form.is_on_group else _LAUNCH
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else enters), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:

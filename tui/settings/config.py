@@ -127,6 +127,13 @@ SETTINGS: tuple[Setting, ...] = (
         is_inverse=True,
     ),
     Setting("keep_snapshots", SettingForm.FLAG, "Keep nodes and pods on disk for the next start", default=True),
+    Setting(
+        "prometheus",
+        SettingForm.TEXT,
+        "The Service of a Prometheus with the metrics of GPUs, NAMESPACE/NAME:PORT, where it is not found by its pods",
+        default="",
+        is_of_cluster=True,
+    ),
     Setting("bell", SettingForm.FLAG, "Ring the terminal's bell for an alarm", default=True),
     Setting(
         "desktop",
