@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.executors import beside
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_event, decode_node, decode_pod
@@ -21,15 +21,14 @@ from actions.cluster.state.device_decode import decode_device_claim, decode_slic
 from actions.cluster.state.device_layer import DeviceLayer
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.store import MOST_SHOWN, HasUid, device_claim_key, newest_of, trim
-from actions.cluster.watch.decoder import ResponseDecoder
-from actions.cluster.watch.json_format import Raw
+from actions.cluster.watch.health import SourceHealth
+from actions.cluster.watch.reflector import Raw, Reflector
 from actions.cluster.watch.served import served_versions
 from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
-T = TypeVar("T")
 
-PAGE = 500
+_LONGEST_SECONDS = 300.0
 LeftOut = Callable[[str, int], None]
 """Called with the plural of a kind and the number of its objects that cannot be read, if there are any."""
 
@@ -49,28 +48,34 @@ class ListedNodes(msgspec.Struct, frozen=True):
     unlisted_devices: str = ""
 
 
-async def fetch_nodes(session: KubeSession, *, left_out: LeftOut | None = None) -> ListedNodes:
-    """List nodes, pods as protobuf if the server has it, and devices beside them, page by page.
+async def fetch_nodes(session: KubeSession, *, labels: str = "", left_out: LeftOut | None = None) -> ListedNodes:
+    """List nodes, all pods, and devices beside each other.
 
     Unreadable objects are left out. Devices that may not be listed are not counted.
+
+    Args:
+        session: The session with the cluster.
+        labels: Label selector of the nodes, as kubectl's `-l`; empty for all.
+        left_out: Called for objects that cannot be read.
 
     Raises:
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    async with beside(_fetch_devices(session, left_out)) as devices:
-        read = _pages(session, "/api/v1/nodes", partial(decode_node, region=session.region), left_out=left_out)
-        nodes = {node.name: node async for few in read for node in few}
-        index = PodIndex()
-        found: dict[str, PodFacts] = {}
+    decode = partial(decode_node, region=session.region)
+    async with (
+        beside(_fetch_devices(session, left_out)) as devices,
+        beside(_listed(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out)) as all_pods,
+    ):
+        read = await _listed(session, "/api/v1/nodes", decode, labels=labels, left_out=left_out)
+        nodes, index = {node.name: node for node in read}, PodIndex()
+        found = {pod.key: pod for pod in await all_pods}
         layer = DeviceLayer(nodes, index.usage, found)
-        async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
-            for pod in pods:
-                index.change(pod.key, None, pod)
-                found[pod.key] = pod
+        for key, pod in found.items():
+            index.change(key, None, pod)
         index.update_totals()
         slices, claims, reason = await devices
     _count(layer, slices, claims)
-    nodes |= layer.nodes
+    nodes |= {name: node for name, node in layer.nodes.items() if name in nodes}
     return ListedNodes(tuple(nodes.values()), index.usage | layer.usage, reason)
 
 
@@ -87,11 +92,11 @@ async def _fetch_devices(
         if not versions:
             return [], [], ""
         path = replace(claim_kind, versions=versions).list_path(namespace)
-        claims = [one async for few in _pages(session, path, decode_device_claim, left_out=left_out) for one in few]
+        claims = [*await _listed(session, path, decode_device_claim, left_out=left_out)]
         if namespace and not claims:
             return [], [], ""
         path = replace(kind, versions=versions).list_path()
-        slices = [one async for few in _pages(session, path, decode_slice, left_out=left_out) for one in few]
+        slices = [*await _listed(session, path, decode_slice, left_out=left_out)]
         return slices, claims, ""
     except MissingError:
         return [], [], ""
@@ -103,6 +108,7 @@ async def fetch_pods(
     session: KubeSession,
     namespace: str = "",
     *,
+    labels: str = "",
     left_out: LeftOut | None = None,
     uncounted: Callable[[str], None] = lambda _: None,
 ) -> list[PodFacts]:
@@ -111,6 +117,7 @@ async def fetch_pods(
     Args:
         session: The session with the cluster.
         namespace: Empty for all.
+        labels: Label selector, as kubectl's `-l`; empty for all.
         left_out: Called for objects that cannot be read.
         uncounted: Called with the reason why devices of claims are not counted, or an empty one.
 
@@ -119,8 +126,8 @@ async def fetch_pods(
     """
     path = kind_of("Pod").list_path(namespace)
     async with beside(_fetch_devices(session, left_out, namespace)) as devices:
-        pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
-        pods = {pod.key: pod async for few in pages for pod in few}
+        read = await _listed(session, path, decode_pod, protopod.decode_pod, labels=labels, left_out=left_out)
+        pods = {pod.key: pod for pod in read}
         slices, claims, reason = await devices
     uncounted(reason)
     layer = DeviceLayer({}, {}, pods)
@@ -145,35 +152,54 @@ async def fetch_events(
         ConsoleError: The server does not answer, or the list is forbidden.
     """
     path = kind_of("Event").list_path(namespace)
-    found: dict[str, EventFacts] = {}
-    async for few in _pages(session, path, decode_event, left_out=left_out):
-        found.update((event.uid, event) for event in few)
-        trim(found)
-    return newest_of(found.values(), most)[::-1]
+    return newest_of(await _listed(session, path, decode_event, left_out=left_out, trim=trim), most)[::-1]
 
 
-async def _pages(
+class _OneList(Generic[FactT]):
+    """The receiver of one list."""
+
+    def __init__(self) -> None:
+        self.items: Sequence[FactT] = ()
+
+    async def replace(self, items: Sequence[FactT]) -> None:
+        self.items = items
+
+    def upsert(self, item: FactT) -> None:
+        """Nothing is followed."""
+
+    remove = upsert
+
+    def health(self, health: SourceHealth) -> None:
+        """What goes wrong is raised."""
+
+
+async def _listed(
     session: KubeSession,
     path: str,
     decode: Callable[[Raw], FactT],
     decode_protobuf: Callable[[Raw], FactT] | None = None,
     *,
+    labels: str = "",
     left_out: LeftOut | None = None,
-) -> AsyncIterator[list[FactT]]:
-    decoder = ResponseDecoder(
-        path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
+    trim: Callable[[dict[str, FactT]], None] = lambda _: None,
+) -> Sequence[FactT]:
+    """List a resource through the door of the console's own sources, its reflector."""
+    sink = _OneList[FactT]()
+    reflector = Reflector(
+        session,
+        path,
+        decode=decode,
+        decode_protobuf=decode_protobuf,
+        identify=attrgetter("uid"),
+        sink=sink,
+        label_selector=labels,
+        trim=trim,
     )
-    query = {"limit": str(PAGE)}
-    pages, uids, unread = PageCount(path, size=PAGE), set[str](), 0
-    while True:
-        page = decoder.page(await session.request("GET", path, query=query, accept=decoder.accept, deadline_seconds=60))
-        few = [found for raw in page.items if (found := decoder.decoded(raw)) is not None]
-        yield few
-        unread += len(page.items) - len(few)
-        if not page.following:
-            break
-        uids.update(found.uid for found in few)
-        await pages.next_page(page.following, held=len(page.items), known=len(uids))
-        query["continue"] = page.following
+    try:
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            unread = await reflector.run_once()
+    except TimeoutError as error:
+        raise UnreachableError(f"The list of {path} does not end.", hint="Check the network.") from error
     if unread and left_out is not None:
         left_out(path.rpartition("/")[2], unread)
+    return sink.items
