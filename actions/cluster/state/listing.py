@@ -21,14 +21,88 @@ from actions.cluster.state.device_decode import decode_device_claim, decode_slic
 from actions.cluster.state.device_layer import DeviceLayer
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.store import MOST_SHOWN, HasUid, device_claim_key, newest_of, trim
+from actions.cluster.watch.decoder import RequestedForm
 from actions.cluster.watch.health import SourceHealth
-from actions.cluster.watch.reflector import Raw, Reflector
+from actions.cluster.watch.reflector import Raw, Reflector, Sink
 from actions.cluster.watch.served import served_versions
+from actions.cluster.watch.table_format import TableFormat
 from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
 
 _LONGEST_SECONDS = 300.0
+
+
+class ListedResource(msgspec.Struct, Generic[FactT], frozen=True):
+    """A resource as it is listed or followed: its path, and the decoders of its objects."""
+
+    path: str
+    decode: Callable[[Raw], FactT]
+    decode_protobuf: Callable[[Raw], FactT] | None = None
+    trim: Callable[[dict[str, FactT]], None] = lambda _: None
+    form: RequestedForm | None = None
+
+    def reflector(self, session: KubeSession, sink: Sink[FactT], *, labels: str = "") -> Reflector[FactT]:
+        """Return its reflector, the door of the console's own sources; a 403 ends it.
+
+        Args:
+            session: The session with the cluster.
+            sink: The receiver.
+            labels: Label selector, as kubectl's `-l`; empty for all.
+        """
+        return Reflector(
+            session,
+            self.path,
+            decode=self.decode,
+            decode_protobuf=self.decode_protobuf,
+            identify=attrgetter("uid"),
+            sink=sink,
+            label_selector=labels,
+            trim=self.trim,
+            form=self.form,
+            ends_when_forbidden=True,
+        )
+
+
+def nodes_of(session: KubeSession) -> ListedResource[NodeFacts]:
+    """Return the nodes of a cluster."""
+    return ListedResource(kind_of("Node").list_path(), partial(decode_node, region=session.region))
+
+
+def pods_in(namespace: str = "") -> ListedResource[PodFacts]:
+    """Return the pods of a namespace, or of all."""
+    return ListedResource(kind_of("Pod").list_path(namespace), decode_pod, protopod.decode_pod)
+
+
+def events_in(namespace: str = "") -> ListedResource[EventFacts]:
+    """Return the events of a namespace, or of all; of many the newest."""
+    return ListedResource(kind_of("Event").list_path(namespace), decode_event, trim=trim)
+
+
+async def fetch_labels(
+    session: KubeSession, kind: str, names: Sequence[str], *, namespace: str = "", labels: str = ""
+) -> dict[str, dict[str, str | None]]:
+    """List labels of nodes or pods, which their facts do not have: values by name of the label, by uid.
+
+    Args:
+        session: The session with the cluster.
+        kind: `Node` or `Pod`.
+        names: Of the labels; without any nothing is asked.
+        namespace: Empty for all.
+        labels: Label selector, as kubectl's `-l`; empty for all.
+
+    Raises:
+        ConsoleError: The server does not answer, or the list is forbidden.
+    """
+    if not names:
+        return {}
+    form = TableFormat(label_names=names)
+    rows = await _listed(
+        session, ListedResource(kind_of(kind).list_path(namespace), form.decode, form=form), labels=labels
+    )
+    return {row.uid: dict(zip(names, row.labels, strict=True)) for row in rows}
+
+
 LeftOut = Callable[[str, int], None]
 """Called with the plural of a kind and the number of its objects that cannot be read, if there are any."""
 
@@ -61,12 +135,11 @@ async def fetch_nodes(session: KubeSession, *, labels: str = "", left_out: LeftO
     Raises:
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    decode = partial(decode_node, region=session.region)
     async with (
         beside(_fetch_devices(session, left_out)) as devices,
-        beside(_listed(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out)) as all_pods,
+        beside(_listed(session, pods_in(), left_out=left_out)) as all_pods,
     ):
-        read = await _listed(session, "/api/v1/nodes", decode, labels=labels, left_out=left_out)
+        read = await _listed(session, nodes_of(session), labels=labels, left_out=left_out)
         nodes, index = {node.name: node for node in read}, PodIndex()
         found = {pod.key: pod for pod in await all_pods}
         layer = DeviceLayer(nodes, index.usage, found)
@@ -92,11 +165,11 @@ async def _fetch_devices(
         if not versions:
             return [], [], ""
         path = replace(claim_kind, versions=versions).list_path(namespace)
-        claims = [*await _listed(session, path, decode_device_claim, left_out=left_out)]
+        claims = [*await _listed(session, ListedResource(path, decode_device_claim), left_out=left_out)]
         if namespace and not claims:
             return [], [], ""
         path = replace(kind, versions=versions).list_path()
-        slices = [*await _listed(session, path, decode_slice, left_out=left_out)]
+        slices = [*await _listed(session, ListedResource(path, decode_slice), left_out=left_out)]
         return slices, claims, ""
     except MissingError:
         return [], [], ""
@@ -124,9 +197,8 @@ async def fetch_pods(
     Raises:
         ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
-    path = kind_of("Pod").list_path(namespace)
     async with beside(_fetch_devices(session, left_out, namespace)) as devices:
-        read = await _listed(session, path, decode_pod, protopod.decode_pod, labels=labels, left_out=left_out)
+        read = await _listed(session, pods_in(namespace), labels=labels, left_out=left_out)
         pods = {pod.key: pod for pod in read}
         slices, claims, reason = await devices
     uncounted(reason)
@@ -151,8 +223,7 @@ async def fetch_events(
     Raises:
         ConsoleError: The server does not answer, or the list is forbidden.
     """
-    path = kind_of("Event").list_path(namespace)
-    return newest_of(await _listed(session, path, decode_event, left_out=left_out, trim=trim), most)[::-1]
+    return newest_of(await _listed(session, events_in(namespace), left_out=left_out), most)[::-1]
 
 
 class _OneList(Generic[FactT]):
@@ -174,32 +245,15 @@ class _OneList(Generic[FactT]):
 
 
 async def _listed(
-    session: KubeSession,
-    path: str,
-    decode: Callable[[Raw], FactT],
-    decode_protobuf: Callable[[Raw], FactT] | None = None,
-    *,
-    labels: str = "",
-    left_out: LeftOut | None = None,
-    trim: Callable[[dict[str, FactT]], None] = lambda _: None,
+    session: KubeSession, resource: ListedResource[FactT], *, labels: str = "", left_out: LeftOut | None = None
 ) -> Sequence[FactT]:
-    """List a resource through the door of the console's own sources, its reflector."""
+    """List a resource."""
     sink = _OneList[FactT]()
-    reflector = Reflector(
-        session,
-        path,
-        decode=decode,
-        decode_protobuf=decode_protobuf,
-        identify=attrgetter("uid"),
-        sink=sink,
-        label_selector=labels,
-        trim=trim,
-    )
     try:
         async with asyncio.timeout(_LONGEST_SECONDS):
-            unread = await reflector.run_once()
+            unread = await resource.reflector(session, sink, labels=labels).run_once()
     except TimeoutError as error:
-        raise UnreachableError(f"The list of {path} does not end.", hint="Check the network.") from error
+        raise UnreachableError(f"The list of {resource.path} does not end.", hint="Check the network.") from error
     if unread and left_out is not None:
-        left_out(path.rpartition("/")[2], unread)
+        left_out(resource.path.rpartition("/")[2], unread)
     return sink.items
