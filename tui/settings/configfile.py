@@ -51,6 +51,27 @@ def load_config(path: Path | None = None) -> ConfigFile:
     return ConfigFile(values, {name: f"{file}:{document.position(name)[0]}" for name in values})
 
 
+def with_environment(config: ConfigFile, environment: Mapping[str, str]) -> ConfigFile:
+    """Return the settings of the file, with those that have a variable of their own in its place.
+
+    Args:
+        config: The file.
+        environment: Variables such as `EKSML_TUI_THEME`; values are written as in the file.
+
+    Raises:
+        InputError: A value has a mistake; with the variable.
+    """
+    values, places, mistakes = dict(config.values), dict(config.places), Mistakes()
+    for setting in SETTINGS:
+        if text := environment.get(setting.variable):
+            with mistakes.collected():
+                (document,) = load_documents(f"{setting.name}: {text}".encode(), file=setting.variable)
+                values[setting.name] = _value(document, setting, document.value[setting.name])
+                places[setting.name] = f"environment {setting.variable}"
+    mistakes.require_none()
+    return ConfigFile(values, places)
+
+
 def _value(document: Document, setting: Setting, value: Any) -> Any:
     """Return a value in the form that the options have."""
     read = _READERS[setting.form](document, setting, value)
