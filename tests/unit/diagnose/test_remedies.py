@@ -100,6 +100,45 @@ def test_a_node_group_at_its_greatest_size_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "used", "code", "said"),
+    [
+        ({"cpu": "2"}, {"cpu": "0"}, "NODEPOOL_LIMIT", 'NodePool "limited" has reached its resource limit (cpu 2,'),
+        ({"cpu": "8"}, {"cpu": "6500m"}, "NODEPOOL_LIMIT", "(cpu 8, of which 6500m is in use): no node"),
+        ({"cpu": "8"}, {"cpu": "5"}, "NODEPOOL_MISMATCH", 'No instance type in NodePool "limited" fits train-0'),
+        ({"cpu": "many"}, {}, "NODEPOOL_MISMATCH", "No instance type in NodePool"),
+        ({}, {}, "NODEPOOL_MISMATCH", "No instance type in NodePool"),
+    ],
+)  # fmt: skip
+def test_a_limit_of_a_pool_of_which_karpenter_says_nothing(
+    limits: Document, used: Document, code: str, said: str
+) -> None:
+    told = (
+        "Failed to schedule pod, no instance type has enough resources, requirements=karpenter.sh/capacity-type In"
+        " [on-demand], karpenter.sh/nodepool In [limited], made In [limited], "
+        'resources={"cpu":"3","pods":"2"}'
+    )
+    event = {
+        "kind": "Event",
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": told,
+        "involvedObject": {"kind": "Pod", "name": "train-0", "namespace": "ml"},
+    }
+    pool = {
+        "kind": "NodePool",
+        "metadata": {"name": "limited"},
+        "spec": {"limits": limits},
+        "status": {"resources": used, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    (found,) = why(
+        waiting("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", event, pool)
+    )
+    assert found.code.value == code
+    assert said in found.headline
+    assert told in found.evidence
+
+
+@pytest.mark.parametrize(
     ("reason", "code", "words"),
     [
         ("PreemptionByScheduler", "KILLED_SIGKILL", "preempted it for a pod of a higher priority"),
