@@ -385,7 +385,7 @@ def _stages(heading: str, stages: Iterable[StageView], now: float | None, spendi
 
 def _spent(stage: StageView, spending: Spending) -> str:
     usd = spending.by_stage.get(stage.id)
-    return "" if not usd else f"{'at least ' if spending.is_lower_bound else ''}{format_usd(usd)}"
+    return spending.sum_text(usd) if usd else ""
 
 
 def _spent_otherwise(spending: Spending) -> str:

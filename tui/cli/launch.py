@@ -18,8 +18,7 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
 from actions.blueprint.version_rules import require_together
-from actions.fleet.prices import PriceBook
-from tui.cli.plan import chosen_binding, examine, is_asked, limit_notes, planned_limits
+from tui.cli.plan import chosen_binding, examine, is_asked, limit_notes, planned_limits, priced_plan
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, asked, chosen_target
 
@@ -36,7 +35,7 @@ def run(options: Namespace) -> int:
     Raises:
         ConsoleError: It cannot be launched, or was not confirmed; nothing was made.
     """
-    from actions.blueprint.launch_plan import loss_without_store, plan_of, plan_table
+    from actions.blueprint.launch_plan import loss_without_store, plan_table
     from actions.run.doctor.cluster import is_alone
     from actions.run.doctor.report import require_passed
     from actions.run.doctor.survey import LAUNCH_SECONDS
@@ -45,7 +44,7 @@ def run(options: Namespace) -> int:
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
     binding = chosen_binding(options, blueprint)
     require_together(blueprint, binding, SystemClock().now().date())
-    plan = plan_of(blueprint, binding, PriceBook.usual())
+    plan = priced_plan(options, blueprint, binding)
     limits = planned_limits(options, plan)
     if binding.preset and not options.preset:
         _say(f"The preset is {binding.preset}, as the cluster is the embedded one. For another: --preset NAME.\n")

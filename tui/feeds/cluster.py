@@ -94,6 +94,11 @@ class ClusterFeed:
         """The session that is followed, and those that are being closed."""
 
     @property
+    def is_connected(self) -> bool:
+        """True if there is a session."""
+        return self._session is not None
+
+    @property
     def session(self) -> KubeSession:
         """The session, for single requests of commands.
 

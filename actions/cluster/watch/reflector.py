@@ -153,6 +153,7 @@ class Reflector(Generic[T]):
         self._version = resume_version
         self._latest: Raw | None = None
         self._skipped = 0
+        self._has_answered = False
         self._expired_at = float("-inf")
         self._current_at = self._clock.monotonic()
         self._health = SourceHealth(Health.SYNCING, "", self._current_at)
@@ -184,6 +185,23 @@ class Reflector(Generic[T]):
                 self._current_at = max(self._current_at, self._liveness.heard_at)  # until now the stream stood
             await self._recover(trouble)
 
+    async def run_once(self) -> int:
+        """Give the sink one list, streamed where the server does that: pages are read one after the other.
+
+        Returns:
+            The number of objects that cannot be read.
+
+        Raises:
+            ConsoleError: It cannot be listed.
+        """
+        try:
+            await self._watch_list(is_followed=False)
+        except ConsoleError as error:
+            if isinstance(error, UnreachableError) and not (self._has_answered or isinstance(error, ApiError)):
+                raise  # nobody is there for pages either
+            await self._list()
+        return self._skipped
+
     async def _wait_until_served(self) -> None:
         """Check that the resource is served by now, over a pooled connection: a stream would make a new one.
 
@@ -214,8 +232,8 @@ class Reflector(Generic[T]):
         listed.version = page.resource_version
         await self._publish(listed)
 
-    async def _watch_list(self) -> None:
-        """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
+    async def _watch_list(self, *, is_followed: bool = True) -> None:
+        """Read the list as a stream, publish it at its end mark, then go on with the same stream if it is followed."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         initial = InitialList[T](self._path, self._decoder, self._identify, self._trim)
         try:
@@ -236,6 +254,8 @@ class Reflector(Generic[T]):
                     if initial.version:
                         patience.reschedule(None)
                         await self._publish(initial)
+                        if not is_followed:
+                            return
                         self._apply(rest)
         except TimeoutError as error:
             self._tries_watch_list = False
@@ -265,6 +285,7 @@ class Reflector(Generic[T]):
         opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=accept)
         async with opening as stream:
             self._decoder.select_format(stream.content_type)
+            self._has_answered = True
             yield stream
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:

@@ -23,7 +23,7 @@ from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import find_kind, is_namespaced
 from actions.cluster.objects.client import Discovery, ObjectRef, ref_of
-from actions.cluster.prometheus import PORT, find_prometheus
+from actions.cluster.prometheus import PORT, find_services
 from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import check_nodes, version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
@@ -466,17 +466,22 @@ def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 async def check_prometheus(session: KubeSession) -> Observation:
-    """Look for a Prometheus that runs in the cluster; none is not a failure, as exporters wait for a later one.
+    """Look for a Prometheus in the cluster; none is not a failure, as exporters wait for a later one.
 
     Raises:
-        AccessError: Pods may not be listed.
+        AccessError: Services may not be listed.
         UnreachableError: The cluster does not answer.
     """
-    found = await find_prometheus(session, Discovery(session))
-    way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
-    if not found.pods:
-        return passed(f"None runs in the cluster. One installed later finds exporters by {way}.")
-    more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
+    discovery = Discovery(session)
+    found = await find_services(session, discovery)
+    try:
+        await discovery.resolve("monitoring.coreos.com/v1", "PodMonitor")
+        way = "a PodMonitor"  # of an operator
+    except MissingError:
+        way = "the annotation prometheus.io/scrape"
+    if not found:
+        return passed(f"None is in the cluster. One installed later finds exporters by {way}.")
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return passed(
-        f"{found.pods[0]}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
+        f"{found[0].title}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
     )

@@ -217,7 +217,7 @@ async def wait_ready(
 
     async def look() -> str:
         for ref in refs:
-            missing = await _unready(connection, ref)
+            missing = await unready(connection, ref)
             if missing:
                 return missing
         return ""
@@ -345,7 +345,12 @@ async def _change(context: StageContext, connection: ClusterConnection, manifest
         )
 
 
-async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
+async def unready(connection: ClusterConnection, ref: ObjectRef) -> str:
+    """Return why an object is not ready; empty if it is.
+
+    Raises:
+        StageFailedError: It has failed.
+    """
     try:
         found = await connection.find(ref)
     except AccessError:
@@ -359,7 +364,20 @@ async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
         raise StageFailedError(f"{ref.describe()} failed: {verdict.words()}")
     if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":
         return ""
-    return f"{ref.describe()}: {verdict.message or verdict.reason}"
+    crashing = await _crashing(connection, ref, found)
+    return f"{ref.describe()}: {verdict.message or verdict.reason}{crashing}"
+
+
+async def _crashing(connection: ClusterConnection, ref: ObjectRef, document: Mapping[str, Any]) -> str:
+    """Return what keeps a pod of a workload from being ready, after its own words; empty if none has failed."""
+    labels = ((document.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    try:
+        pods = await connection.pods(namespace=ref.namespace, label_selector=selector) if selector else []
+    except AccessError:
+        return ""
+    named = ((str(pod["metadata"]["name"]), object_status(pod)) for pod in pods)
+    return next((f" Pod {name}: {one.words()}" for name, one in named if one.state is WorkState.FAILED), "")
 
 
 def _rank(manifest: Manifest) -> int:

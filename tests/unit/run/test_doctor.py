@@ -104,7 +104,7 @@ def test_a_line_that_has_passed_has_no_remedy_and_a_report_counts() -> None:
     ],
 )
 def test_versions_of_terraform(version: str, result: CheckResult) -> None:
-    assert terraform_observation(version, "/usr/bin/terraform").result is result
+    assert terraform_observation(version, Path("/usr/bin/terraform")).result is result
 
 
 def test_the_bounds_of_terraform_are_those_of_the_roots() -> None:

@@ -433,9 +433,11 @@ def _holds(run: RunSummary, facts: HomeFacts) -> Cells:
     hourly = facts.paid.of(run.id) if facts.paid is not None else None
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
     rate = hourly.text if hourly is not None else ""
+    used = run.paid.uses if run.paid is not None else None
+    uses = f"uses {used.text} of what is there" if used is not None else ""
     holders = run.paid.holders if run.paid is not None else ()
     held = f"holds {', '.join(holders)}" if holders else ""
-    text = " · ".join(filter(None, (rate, held)))
+    text = " · ".join(filter(None, (rate, uses, held)))
     return (Span(f"  {text}", Tone.WARN if run.state in ENDED else Tone.MUTED),) if text else ()
 
 
