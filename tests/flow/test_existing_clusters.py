@@ -78,7 +78,7 @@ def daemon_set(name: str, namespace: str, labels: dict[str, str]) -> Document:
 
 
 def of_others(launch: PlannedLaunch) -> list[Document]:
-    """What the administrator has installed: operators, node pools, queues, without a mark of ours."""
+    """The objects of the administrator: operators, node pools, queues, without a mark of ours."""
     found = [
         one
         for stage in launch.stages

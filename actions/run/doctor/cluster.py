@@ -74,7 +74,7 @@ _WORKS = {
     "remove jobs": (Right("jobs", "delete", "batch"),),
     "open shells and ports": (Right("pods/exec", "create", ""), Right("pods/portforward", "create", "")),
 }
-"""What is done in a namespace; each launch asks for the rights of its own kinds."""
+"""Work in a namespace; each launch asks for the rights of its own kinds."""
 _CLUSTER_WORKS = {
     "look at nodes": (Right("nodes", "list", ""),),
     "look at pods": (Right("pods", "list", ""),),
