@@ -39,7 +39,7 @@ def find_program(environment: Mapping[str, str] = MappingProxyType({})) -> Path 
         environment: Variables of a run, which name its program and may have a PATH of its own.
     """
     given = _given(environment)
-    names = (given, Path(given).name) if given else _NAMES  # a path of the machine where the run was launched
+    names = _NAMES if not given else (given,) if _is_one(given) else ()  # nothing else is started, whoever names it
     found = (shutil.which(name, path=environment.get("PATH")) for name in names)
     return next((Path(path) for path in found if path), None)
 
@@ -61,6 +61,8 @@ def missing_sentence(environment: Mapping[str, str] = MappingProxyType({})) -> s
     given = _given(environment)
     if environment.get(PROGRAM_VARIABLE):
         return f"The run was launched with {given}, which is not on PATH."
+    if given and not _is_one(given):
+        return f"{given}, which terraform_program names, is neither terraform nor tofu."
     named = f"{given}, which terraform_program names," if given else "The terraform program"
     return f"{named} is not on PATH."
 
@@ -70,6 +72,18 @@ def program_variable() -> dict[str, str]:
     found = find_program()
     given = _given({}) or (found.name if found else "")
     return {PROGRAM_VARIABLE: given} if given else {}
+
+
+def elsewhere(brought: str, own: str) -> str:
+    """Return what a run that comes from another machine names its program by here: whose it is stays.
+
+    Args:
+        brought: As it was there, perhaps a path.
+        own: As it would be for a run that was launched here; perhaps empty.
+    """
+    if not brought or (own and is_tofu(Path(brought)) == is_tofu(Path(own))):
+        return own
+    return "tofu" if is_tofu(Path(brought)) else "terraform"
 
 
 def is_tofu(program: Path) -> bool:
@@ -121,6 +135,10 @@ def parse_version(text: str) -> tuple[int, int]:
     if match is None:
         raise FormatError(f"It reports the version {text[:40]!r}.", hint="Install another one.")
     return int(match[1]), int(match[2])
+
+
+def _is_one(given: str) -> bool:
+    return Path(given).name.startswith(_NAMES)
 
 
 def _given(environment: Mapping[str, str]) -> str:
