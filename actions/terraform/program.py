@@ -27,6 +27,7 @@ PUBLIC_REGISTRY = "registry.terraform.io"
 WANTED = "Terraform 1.5 or later, below 2.0, or OpenTofu"
 
 _NAMES = ("terraform", "tofu")
+_ASKING = ("version", "-json")
 _SECONDS = 20.0
 _WARNINGS = re.compile(rb"\A\s*Warning: .*?(?=^\{|\Z)", re.S | re.M)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)")
@@ -101,28 +102,19 @@ def registry_of(program: Path) -> str:
     return "registry.opentofu.org" if is_tofu(program) else PUBLIC_REGISTRY
 
 
-async def fetch_version(program: Path) -> tuple[int, int]:
-    """Return the version of the program, without its last part.
+async def fetch_version(program: Path) -> str:
+    """Return the version as the program reports it: `1.11.4`.
 
     Raises:
         FormatError: It does not report one.
         ToolError, UnreachableError: It cannot be started, or does not end.
     """
-    return parse_version(await fetch_version_text(program))
+    return _read(await run_tool([str(program), *_ASKING], deadline_seconds=_SECONDS), program)
 
 
-async def fetch_version_text(program: Path) -> str:
-    """Return the version as the program reports it: `1.11.4`.
-
-    Raises:
-        FormatError, ToolError, UnreachableError: As `fetch_version`.
-    """
-    return _read(await run_tool(_asking_version(program), deadline_seconds=_SECONDS), program)
-
-
-def version_now(program: Path) -> tuple[int, int]:
+def version_now(program: Path) -> str:
     """Return the version of the program; see `fetch_version`. Blocks."""
-    return parse_version(_read(run_tool_now(_asking_version(program), deadline_seconds=_SECONDS), program))
+    return _read(run_tool_now([str(program), *_ASKING], deadline_seconds=_SECONDS), program)
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -152,10 +144,6 @@ def without_warnings(answer: bytes) -> bytes:
 
 class _Version(msgspec.Struct):
     terraform_version: str
-
-
-def _asking_version(program: Path) -> list[str]:
-    return [str(program), "version", "-json"]
 
 
 def _read(answer: bytes, program: Path) -> str:
