@@ -86,6 +86,18 @@ def port_of(text: str) -> int:
     return port
 
 
+def words_of(text: str) -> list[str]:
+    """Read words with commas between them.
+
+    Raises:
+        argparse.ArgumentTypeError: There is none.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise argparse.ArgumentTypeError("it names nothing")
+    return words
+
+
 def object_name(text: str) -> str:
     """Read a name.
 

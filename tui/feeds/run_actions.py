@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
@@ -35,6 +37,7 @@ _WAYS = ("AWS:", "Cluster:")
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
     from actions.blueprint.parameters import Binding
+    from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.run.limits.options import LimitTexts
 
 
@@ -59,6 +62,7 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
         auto_approve: bool = False,
         limits: Limits | None = None,
         store: str | None = None,
@@ -69,6 +73,7 @@ class RunActions:
         Args:
             blueprint: The blueprint.
             binding: The values of its parameters.
+            target: The cluster, if it is there.
             auto_approve: Apply every plan without asking.
             limits: Those of the run.
             store: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
@@ -83,13 +88,14 @@ class RunActions:
         from actions.run.doctor.names import require_no_other_run
         from actions.run.launch import require_preconditions
 
-        launch = planned(blueprint, binding, self._settings.target)
+        launch = planned(blueprint, binding, target)
         await self._disk.call(require_no_other_run, launch, waived=waived)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
         place = self._settings.store if store is None else store
         create = partial(
             self._create,
+            target=target,
             auto_approve=auto_approve,
             account=account,
             limits=limits,
@@ -237,6 +243,8 @@ class RunActions:
                 say(text)
 
         target = self._settings.target
+        if self._settings.contexts:  # none of them is chosen for this run
+            target = replace(target, context="")
         done = await take_over_from(
             source_for(run_id, source, self._settings.store),
             run_id,
@@ -358,6 +366,7 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
         auto_approve: bool,
         account: RunAccount | None,
         limits: Limits | None,
@@ -369,7 +378,7 @@ class RunActions:
         folder = create_run(
             blueprint,
             binding,
-            target=self._settings.target,
+            target=target,
             environment=self._settings.run_environment,
             clock=self._clock,
             auto_approve=auto_approve,

@@ -142,7 +142,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
         self._summary = Lines(classes="totals")
-        self._feed = AcceleratorFeed(services.cluster, services.clock, services.ticker.request_paint)
+        self._feed = AcceleratorFeed(lambda: services.cluster.session, services.clock, services.ticker.request_paint)
         self._shown = (-1, 0, False, Size())
         self._scope: tuple[str, str] | None = None
         """The watched job and the run for which samples are taken; `None` before the first look."""
@@ -180,7 +180,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         readings = [reading for reading in self._feed.readings if self._still_runs(reading)]
         if past is not None:
             readings = list(past.readings)
-        cost = self.services.fleet_cost()
+        cost = self.services.on_screen.cost()
         uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched

@@ -14,7 +14,7 @@ from actions.run.resume import has_work_left
 from actions.run.state.view import ENDED, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
-from tui.feeds.services import CLUSTER, ConsoleServices, troubles_elsewhere
+from tui.feeds.services import ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts
@@ -148,7 +148,7 @@ def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
 
 
 def _connection(services: ConsoleServices) -> str:
-    state = services.supervisor.health(CLUSTER).state
+    state = services.on_screen.connection.state
     return "connecting" if state is FeedState.STARTING else ""
 
 

@@ -76,7 +76,7 @@ def _names(prefix: str, action: Action, command: ArgumentParser, line: Namespace
         blueprints = _blueprints(line)
         named = [each for each in blueprints if each.id == line.blueprint] or blueprints
         return {name: None for each in named for name in each.presets}.keys()
-    if action.dest == "context":
+    if action.dest in ("context", "contexts"):
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
 
         return [name for name, _ in contexts_of(ClusterTarget(line.kubeconfig))]
