@@ -308,9 +308,9 @@ class FollowedCluster:
 
 
 def each_once(clusters: Iterable[FollowedCluster]) -> list[FollowedCluster]:
-    """Return the clusters without those that one before them certainly is: their nodes count once."""
+    """Return the clusters, each by one context, whose nodes count: the first by which it is known."""
     found: list[FollowedCluster] = []
-    for cluster in clusters:
+    for cluster in sorted(clusters, key=lambda one: one.shown() is None):
         if not any(cluster.is_same_as(known) for known in found):
             found.append(cluster)
     return found

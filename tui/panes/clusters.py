@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.base.wording import listed
 from actions.cluster.auth.kubeconfig import short_contexts
 from tui.feeds.followed import each_once
 from tui.feeds.services import ConsoleServices
@@ -53,12 +52,11 @@ def health_of_all(services: ConsoleServices, resource: str) -> FeedHealth:
 
     Of a single cluster that is its health.
     """
-    troubled = [one for one in services.clusters if _is_troubled(one.health(resource))]
+    troubled = [one for one in each_once(services.clusters) if _is_troubled(one.health(resource))]
     if not troubled or len(services.clusters) == 1:
         return services.health(resource)
-    names, health = cluster_names(services), troubled[0].health(resource)
-    where = listed([names[one.key] for one in troubled], 3)
-    return replace(health, detail=f"{where}: {health.detail}" if health.detail else where)
+    name, health = cluster_names(services)[troubled[0].key], troubled[0].health(resource)
+    return replace(health, detail=f"{name}: {health.detail}" if health.detail else name)
 
 
 def _is_troubled(health: FeedHealth) -> bool:

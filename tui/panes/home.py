@@ -129,7 +129,7 @@ class HomePane(Pane):
             clusters=clusters,
             cluster_state=state_of(services, services.health("nodes")),
             totals=totals_in(clusters) if clusters else trouble.totals if shown is not None else None,
-            leaves_out_claims=any(leaves_out_claims(one.feed.snapshot()) for one in services.clusters),
+            leaves_out_claims=any(leaves_out_claims(one.shown()) for one in services.clusters),
             paid=services.paid.now(),
             unscheduled=sum(one.unscheduled for one in clusters) if clusters else trouble.unscheduled,
             runs=services.runs.summaries if services.runs.unread or is_list_complete(services.runs) else None,

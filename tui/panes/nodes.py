@@ -95,7 +95,7 @@ CLUSTER_COLUMN: Column[NodeRow] = Column(
     "cluster",
     "CLUSTER",
     nodes.cluster_cell,
-    width=10,
+    width=12,
     flex=1,
     limit=24,
     source=attrgetter("cluster"),

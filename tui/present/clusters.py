@@ -27,7 +27,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
         state: In a few words, with its tone.
         is_live: The figures are of now; else as last seen.
         is_on_screen: Pods, objects and queues are its own.
-        same_as: The name of a cluster before it that it certainly is, too: its nodes count there. Empty for none.
+        same_as: The name of another one that it certainly is, too: its nodes count there. Empty for none.
         totals: `None` if nothing is known of its nodes; so is `cost`.
         unscheduled: Pods without a node.
         is_searched: Its problems have been looked for.
@@ -50,6 +50,11 @@ def totals_in(clusters: Sequence[ClusterFacts]) -> FleetTotals | None:
     """Return the sums of all clusters that are known, each once; `None` if none is."""
     known = [one.totals for one in clusters if one.totals is not None and not one.same_as]
     return sum_of(known) if known else None
+
+
+def number_of(clusters: Iterable[ClusterFacts]) -> int:
+    """Return how many clusters they are, each counted once."""
+    return sum(not one.same_as for one in clusters)
 
 
 def uncounted(clusters: Iterable[ClusterFacts]) -> list[ClusterFacts]:
@@ -82,7 +87,7 @@ def total_lines(clusters: Sequence[ClusterFacts]) -> list[Cells]:
     """Return the lines above a table of all nodes: all clusters together, then each; none for a single one."""
     if not clusters:
         return []
-    titles = [f"all {len(clusters)} clusters", *(one.name for one in clusters)]
+    titles = [f"all {counted(number_of(clusters), 'cluster')}", *(one.name for one in clusters)]
     room = min(32, max(map(width_of, titles)))
     totals, is_part = totals_in(clusters), bool(uncounted(clusters))
     cost = sum_of_costs(one.cost for one in clusters if one.cost is not None and not one.same_as)

@@ -18,7 +18,7 @@ from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
-from tui.present.clusters import ClusterFacts, figures_of, uncounted
+from tui.present.clusters import ClusterFacts, figures_of, number_of, uncounted
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
 from tui.present.home.latest import latest_section
@@ -231,10 +231,12 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
     unknown = uncounted(facts.clusters)
     if unknown:
-        names = listed([f"{one.name} ({one.state.text})" for one in unknown], 3)
+        names = listed([f"{one.name} ({one.state.text.partition(': ')[0]})" for one in unknown], 3)
         missing = (*_texts(f"? {names}: not in these sums.", width, Tone.WARN), *missing)
+    if old := [one.name for one in facts.clusters if one.totals is not None and not (one.is_live or one.same_as)]:
+        missing = (*_texts(f"{listed(old, 3)}: as last seen.", width, Tone.WARN), *missing)
     head, idle = (_nodes_row(totals, facts.unscheduled, is_part=bool(unknown)), *paid), [*idle, *missing]
-    title = f"Fleet of {len(facts.clusters)} clusters" if facts.clusters else "Fleet"
+    title = f"Fleet of {counted(number_of(facts.clusters), 'cluster')}" if facts.clusters else "Fleet"
     return Section(title, (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
 
