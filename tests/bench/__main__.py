@@ -136,7 +136,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=1200, help="pressed at the console that lives long")
     parser.add_argument("--events", type=int, default=200_000, help="kept by the cluster that has many")
     parser.add_argument("--steps", type=int, default=STEPS, help="of the training whose curves are on screen")
-    parser.add_argument("--only", default="", help="of runs, long_life, events, panes and clusters, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="of runs, long_life, events, panes and clusters, separated by commas"
+    )
     parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()

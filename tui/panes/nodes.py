@@ -221,10 +221,9 @@ class _Part:
         names = snapshot.nodes.keys() | before.keys() if changes is None else changes.nodes
         known = [node for name in names if (node := snapshot.nodes.get(name)) is not None]
         rows = nodes.node_rows(known, snapshot.usage, cluster.costs.costs(snapshot), before, self._mark)
-        lost = [before[name].key for name in names if name in before and name not in snapshot.nodes]
-        if not is_same:  # under another key
-            lost = [row.key for row in before.values()]
         self.rows = rows if changes is None else {**before, **rows}
         for name in names - rows.keys():
             self.rows.pop(name, None)
+        keys = {row.key for row in rows.values()}  # others than before, where there is a second cluster now
+        lost = [row.key for name in names if (row := before.get(name)) is not None and row.key not in keys]
         return [row for name, row in rows.items() if before.get(name) is not row], lost

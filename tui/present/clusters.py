@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.wording import counted
 from actions.cluster.auth.kubeconfig import ContextParts
@@ -79,8 +80,8 @@ def _figures(totals: FleetTotals, cost: FleetCost, *, is_part: bool = False) -> 
     if cost.accelerators:
         used = cost.accelerators - cost.idle_accelerators
         cells += [_DOT, Span(f"{used:,}/{cost.accelerators:,} acc", Tone.WARN if cost.idle_accelerators else Tone.GOOD)]
-    hourly = cost.hourly.text.removeprefix("≥ ")
-    return (*cells, _DOT, Span(bounded(hourly, is_lower_bound=is_part or bool(cost.unpriced))))
+    hourly = replace(cost.hourly, is_lower_bound=is_part or cost.hourly.is_lower_bound)
+    return (*cells, _DOT, Span(hourly.text))
 
 
 def total_lines(clusters: Sequence[ClusterFacts]) -> list[Cells]:

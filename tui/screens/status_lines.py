@@ -93,11 +93,11 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
     expires_at = services.credentials.expires_at
     health = services.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
-    place = services.cluster.place
+    place, is_alone = services.cluster.place, len(services.clusters) == 1  # of several, one may be of another account
     return HeaderFacts(
-        account=place.account or services.credentials.account,
+        account=place.account or (services.credentials.account if is_alone else ""),
         cluster=place.cluster,
-        region=place.region or settings.region,
+        region=place.region or (settings.region if is_alone else ""),
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
