@@ -254,7 +254,8 @@ def paid_of(
         is_whole: `runs` are all of them, and `seen` all clusters.
     """
     runs = [run for run in runs if is_simulated in (None, run.is_simulated)]
-    owned = [(place, _nodes_of(runs, place)) for place in seen]
+    of_none = [run for run in runs if not any(_is_in(run, place) for place in seen)]  # a context may rename a cluster
+    owned = [(place, _nodes_of([*(run for run in runs if _is_in(run, place)), *of_none], place)) for place in seen]
     things: list[PaidThing] = []
     of_runs: dict[str, FleetCost] = {}
     for run in runs:
@@ -283,15 +284,14 @@ def is_same_cluster(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def _nodes_of(runs: Sequence[RunPaid], seen: SeenNodes) -> dict[str, list[str]]:
-    """Return the names of the nodes that each run has made.
+    """Return the names of the nodes that each run has made; those runs come first that are of this cluster.
 
     They are known by NodeClaims, node pools and node groups. Of other nodes of its cluster, such as those that came
     with it, a run has as many of a type as it pays for.
     """
     owners = {on: run.run for run in runs for uid in run.claims if (on := seen.claimed.get(uid))}
     pools: dict[str, list[RunPaid]] = {}
-    # those of this cluster first: a blueprint gives its pools the same names in each; a context may rename a cluster
-    for run in sorted(runs, key=lambda run: not _is_in(run, seen)):
+    for run in runs:  # those of this cluster first: a blueprint gives its pools the same names in each
         for pool in run.pools:
             pools.setdefault(pool, []).append(run)
     wanted = [one for run in runs if _is_in(run, seen) for one in run.things if one.instance_type and one.is_certain]

@@ -1,4 +1,6 @@
-"""A console that follows two clusters at once beside one that follows one of them: `python -m tests.bench --only clusters`.
+"""A console that follows two clusters at once beside one that follows one of them.
+
+    python -m tests.bench --only clusters
 
 Both change; keys are pressed on the table of the nodes of both.
 """

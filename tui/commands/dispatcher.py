@@ -217,7 +217,7 @@ class CommandDispatcher:
         return self._make_handlers()
 
 
-_ONE_CLUSTER = "Mark those of one, and then those of the other: c clears all marks."
+_ONE_CLUSTER = "Mark those of one, and later those of the other; :mark clear drops all marks."
 
 
 def expanded(line: str, aliases: Mapping[str, str]) -> str:

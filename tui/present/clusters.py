@@ -75,7 +75,8 @@ def figures_of(facts: ClusterFacts) -> Cells:
 
 def _figures(totals: FleetTotals, cost: FleetCost, *, is_part: bool = False) -> Cells:
     missing = totals.nodes - totals.ready
-    cells = [Span(bounded(counted(totals.nodes, "node"), is_lower_bound=is_part))]
+    nodes = f"{totals.nodes:,} node{'s' * (totals.nodes != 1)}"
+    cells = [Span(bounded(nodes, is_lower_bound=is_part))]
     cells += [Span(f", {missing:,} not ready", Tone.BAD)] if missing else []
     if cost.accelerators:
         used = cost.accelerators - cost.idle_accelerators

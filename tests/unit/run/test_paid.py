@@ -271,6 +271,20 @@ def test_nodes_of_a_run_in_the_cluster_on_screen_are_counted_once() -> None:
     assert usd(paid_of([paid_by(run)], [seen(cluster="another")])) == Decimal("87.17"), "of a cluster that is not seen"
 
 
+def test_nodes_of_several_clusters_are_in_one_sum_and_a_run_has_those_of_its_own() -> None:
+    run = view(*MADE, *step(3, "nodes"), (3.5, "nodes", Output({"node_group_name": "trn"})), prices=(*PRICES, TRAFFIC))
+    nodes = [replace(a_node(f"n{at}", "trn1.32xlarge", gpu=0), pool="trn", created_at=4 * HOUR) for at in range(3)]
+    here, there = seen(*nodes), seen(*nodes, a_node("n9"), cluster="another")
+    for places in ([here, there], [there, here]):
+        paid = paid_of([paid_by(run)], places)
+        assert paid.nodes is not None
+        assert paid.nodes.nodes == 7
+        assert paid.of_runs[run.id].nodes == 3, "a pool of another cluster has the same name"
+        assert usd(paid) == Decimal("1.17") + here.total.usd_per_hour + there.total.usd_per_hour
+    part = paid_of([paid_by(run)], [here], is_whole=False)
+    assert part.hourly.text.startswith("≥ "), "a cluster does not answer"
+
+
 def test_idle_nodes_that_karpenter_has_not_removed_yet_are_the_runs() -> None:
     done = (*MADE, (3, "train", Intent(Action.PERFORM)), claimed(3, "a"), claimed(3, "b"))
     over = view(*done, (4, "train", Outcome(Action.PERFORM, Result.DONE)))

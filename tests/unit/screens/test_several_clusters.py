@@ -156,7 +156,7 @@ async def test_one_that_hangs_is_unknown_and_delays_nothing(east: Cluster, setti
     east.going.clear()
     app = ConsoleApp(settings)
     async with app.run_test(size=SIZE) as pilot:
-        await shows(pilot, app, "▶ west · live · 1 node", "? nodes · ? $/h", "≥ 1 node,", "≥ $5.67/h", "? east (")
+        await shows(pilot, app, "▶ west · live · 1 node", "? nodes · ? $/h", "≥ 1 node,", "≥ $5.67/h", "? east: not in")
         await shows(pilot, app, "? east: not known")
         services = services_of(app)
         await wait_for(pilot, lambda: services.cluster.identity is not None, "the other one is known all the same")
@@ -168,7 +168,7 @@ async def test_one_that_refuses_says_so_and_is_in_no_sum(east: Cluster, settings
     east.is_locked = True
     app = ConsoleApp(settings)
     async with app.run_test(size=SIZE) as pilot:
-        await shows(pilot, app, "▶ west · live · 1 node", "east · refused · ? nodes", "? east (refused", "≥ $5.67/h")
+        await shows(pilot, app, "▶ west · live · 1 node", "east · refused · ? nodes", "? east: not in", "≥ $5.67/h")
         app.dispatcher.submit("open nodes")
         await shows(pilot, app, "all 2 clusters  ≥ 1 node", "east            ? nodes")
         assert rows_of(app) == [WEST]

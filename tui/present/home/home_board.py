@@ -17,7 +17,7 @@ from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
-from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
+from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, text_of, width_of
 from tui.present.clusters import ClusterFacts, figures_of, number_of, uncounted
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
@@ -130,7 +130,7 @@ def home_board(facts: HomeFacts, width: int, height: int) -> Board:
         bands = [[(clusters, 0.45), (fleet, 0.55)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
         return board_of(bands, width, height, order=(1, 2, 0, 3), filler=filler)
     bands = [[(clusters, 1.0)], [(fleet, 1.0)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
-    return board_of(bands, width, height, order=(1, 2, 3, 4, 0), filler=filler)
+    return board_of(bands, width, height, order=(1, 0, 2, 3, 4) if facts.clusters else (1, 2, 3, 4, 0), filler=filler)
 
 
 def _is_read(facts: HomeFacts) -> bool:
@@ -230,12 +230,11 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     paid, idle = _money_rows(facts.paid, width)
     missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
     unknown = uncounted(facts.clusters)
-    if unknown:
-        names = listed([f"{one.name} ({one.state.text.partition(': ')[0]})" for one in unknown], 3)
-        missing = (*_texts(f"? {names}: not in these sums.", width, Tone.WARN), *missing)
-    if old := [one.name for one in facts.clusters if one.totals is not None and not (one.is_live or one.same_as)]:
-        missing = (*_texts(f"{listed(old, 3)}: as last seen.", width, Tone.WARN), *missing)
-    head, idle = (_nodes_row(totals, facts.unscheduled, is_part=bool(unknown)), *paid), [*idle, *missing]
+    old = [one for one in facts.clusters if one.totals is not None and not (one.is_live or one.same_as)]
+    parts = [(unknown, "not in these sums"), (old, "as last seen")]
+    open_ = "; ".join(f"? {listed([one.name for one in some], 3)}: {what}" for some, what in parts if some)
+    head = (_nodes_row(totals, facts.unscheduled, is_part=bool(unknown)), *paid)
+    head, idle = (*head, *(_texts(f"{open_}.", width, Tone.WARN) if open_ else ())), [*idle, *missing]
     title = f"Fleet of {counted(number_of(facts.clusters), 'cluster')}" if facts.clusters else "Fleet"
     return Section(title, (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
@@ -519,7 +518,7 @@ def _problems(facts: HomeFacts, width: int) -> Section:
         found = (Span("✔ ", Tone.GOOD), Span("No problem in pods, nodes and events. "))
         return Section("Problems", (BoardRow((*found, Span(f"{why} reads the logs, too.", Tone.MUTED)), whole),))
     names = max((width_of(_problem_title(one, facts)) for one in facts.problems), default=0)
-    room = min(names, max(24, width * 3 // 10))
+    room = min(names, max(36 if facts.clusters else 24, width * 3 // 10))
     rows = (*of_runs, *(_problem_row(one, facts, room, width) for one in facts.problems), *of_others)
     errors = sum(one.severity.value == "error" for one in facts.problems)
     note: Cells = (Span(f"{errors} error{'s' * (errors != 1)}", Tone.BAD),) if errors else ()
@@ -531,7 +530,7 @@ def _problems(facts: HomeFacts, width: int) -> Section:
 def _problem_title(one: Problem, facts: HomeFacts) -> str:
     """Return the object of a problem, with its cluster where several are followed."""
     cluster = next((known.name for known in facts.clusters if known.key == one.cluster), "") if one.cluster else ""
-    return ": ".join(filter(None, (cluster, one.title or "cluster" * (not cluster))))
+    return ": ".join(filter(None, (text_of(fit_ends(cluster, min(10, width_of(cluster)))), one.title))) or "cluster"
 
 
 def _problem_row(one: Problem, facts: HomeFacts, names: int, width: int) -> BoardRow:
