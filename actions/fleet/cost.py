@@ -208,7 +208,7 @@ def total_of(costs: Iterable[NodeCost]) -> FleetCost:
     return found.total()
 
 
-def sum_of(parts: Iterable[FleetCost]) -> FleetCost:
+def sum_of_costs(parts: Iterable[FleetCost]) -> FleetCost:
     """Sum the costs of several sets of nodes, no node in two of them."""
     whole = total_of(())
     for part in parts:

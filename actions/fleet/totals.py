@@ -85,7 +85,7 @@ def totals_of(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage]) -> Fle
     return found.total()
 
 
-def sum_of(parts: Iterable[FleetTotals]) -> FleetTotals:
+def sum_of_totals(parts: Iterable[FleetTotals]) -> FleetTotals:
     """Sum the totals of several fleets, no node in two of them."""
     whole = FleetTotals()
     for part in parts:

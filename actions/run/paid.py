@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import listed
-from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, sum_of, total_of
+from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, sum_of_costs, total_of
 from actions.fleet.facts import NodeFacts
 from actions.run.spending import known_until, node_claims_of, times_known, times_possible
 from actions.run.state.records import Action, HeldPrice
@@ -171,7 +171,7 @@ def _sum(things: Iterable[PaidThing], nodes: FleetCost | None = None, *, is_by_u
 
 
 def _without(whole: FleetCost, parts: Iterable[FleetCost]) -> FleetCost:
-    taken = sum_of(parts)
+    taken = sum_of_costs(parts)
     return FleetCost(**{name: getattr(whole, name) - getattr(taken, name) for name in whole.__struct_fields__})
 
 
@@ -267,7 +267,7 @@ def paid_of(
             of_runs[run.run] = total_of(place.costs[name] for place, names in own for name in names)
     return Paid(
         things=(*things, *others),
-        nodes=sum_of(place.total for place in seen) if seen else None,
+        nodes=sum_of_costs(place.total for place in seen) if seen else None,
         of_runs=of_runs,
         by_use=frozenset(run.run for run in runs if run.is_by_use),
         is_whole=is_whole,

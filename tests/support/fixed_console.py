@@ -103,7 +103,7 @@ class Scene:
     copy: Path | None = None
     """The folder with the copy of the run of another machine that is on screen."""
     others: Mapping[str, Scene] = field(default_factory=dict)
-    """What further clusters give, by their contexts."""
+    """The scenes of further clusters, by their contexts."""
 
 
 class _FixedCluster(ClusterFeed):
@@ -111,7 +111,7 @@ class _FixedCluster(ClusterFeed):
 
     @property
     def own(self) -> Scene:
-        """What this one of the clusters gives."""
+        """The scene of this one of the clusters."""
         return self.scene.others.get(self.target.context, self.scene)
 
     @property

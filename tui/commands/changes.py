@@ -179,7 +179,7 @@ class ObjectChanges:
         """
         cluster = self._services.cluster
         targets = await resolve_targets(self._services, self._workspace, text, kind=kind)
-        self._services.require_on_screen(cluster)
+        self._services.followed.require_on_screen(cluster)
         session = cluster.session
         results = await asyncio.gather(*(change(session, target) for target in targets), return_exceptions=True)
         self._workspace.current.clear_marks()

@@ -160,7 +160,7 @@ class CommandDispatcher:
         confirmation, resolved = await confirmation_of_change(services, call, targets)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
         is_wanted = await self._app.put_in_front(modal)
-        services.require_on_screen(cluster)
+        services.followed.require_on_screen(cluster)
         return resolved.arguments if is_wanted else None
 
     async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
@@ -187,7 +187,8 @@ class CommandDispatcher:
                 f"This console is read-only: {call.command.id} was not carried out.",
                 hint="Serve it with --allow-changes." if is_served else "Start without --readonly.",
             )
-        if call.command.is_mutation and hasattr(call.arguments, "object") and (words := self._services.as_of_words()):
+        words = self._services.followed.on_screen.as_of_words()
+        if call.command.is_mutation and hasattr(call.arguments, "object") and words:
             raise RefusedError(
                 f"The nodes and pods on screen are {words}: {call.command.id} was not carried out.",
                 hint="Wait until they are live.",
@@ -209,8 +210,10 @@ class CommandDispatcher:
         clusters = sorted({subject.cluster for subject in chosen if subject.cluster})
         if len(clusters) > 1:
             raise RefusedError(f"The marked rows are of several clusters: {listed(clusters, 3)}.", hint=_ONE_CLUSTER)
-        if clusters:
-            self._services.show_followed(clusters[0])
+        followed = self._services.followed
+        found = followed.named(clusters[0]) if clusters else None
+        if found is not None and found is not followed.on_screen:
+            self._services.show(found.feed.target)
 
     @cached_property
     def _handlers(self) -> Mapping[str, Handler]:

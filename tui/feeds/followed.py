@@ -7,7 +7,7 @@ None waits for another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, as_of_words
-from actions.base.errors import JournalError
+from actions.base.errors import JournalError, RefusedError
 from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED, UNUSED, NodeFacts, NodeUsage, PodFacts
@@ -24,8 +24,11 @@ from actions.fleet.verdict import PodTrouble, has_restarted, trouble_of, verdict
 from actions.run.paid import SeenNodes
 from tui.feeds.cluster import ClusterFeed, FleetCosts, leaves_out_claims
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
+from tui.feeds.ticker import Ticker
+from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
+    from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.overview import Problem
     from actions.cluster.state.snapshot import ClusterSnapshot
@@ -252,6 +255,11 @@ class FollowedCluster:
         return f"cluster {self.feed.target.kubeconfig or ''} {self.key}"
 
     @property
+    def identity_work(self) -> str:
+        """The name under which it fetches the cluster's identity."""
+        return f"identity of {self.work}"
+
+    @property
     def connection(self) -> FeedHealth:
         """The health of the feed itself."""
         return self._supervisor.health(self.work)
@@ -305,6 +313,101 @@ class FollowedCluster:
         from actions.cluster.auth.session import are_one_cluster
 
         return are_one_cluster(one.identity.uid, two.identity.uid) is True
+
+
+class FollowedClusters:
+    """The clusters that are followed, one of them on screen. Used on the loop only.
+
+    Args:
+        settings: Name those that are followed from the start, and as long as the console is open.
+        clock: Time.
+        ticker: Asked to paint after every change.
+        supervisor: Runs the feeds.
+        connected: Called when one is connected.
+    """
+
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        clock: Clock,
+        ticker: Ticker,
+        supervisor: Supervisor,
+        connected: Callable[[FollowedCluster], None],
+    ) -> None:
+        self.completed: Callable[[FollowedCluster], Awaitable[None]]
+        """Called, and waited for, when a snapshot is complete for the first time, or a kept one is there."""
+        self._settings = settings
+        self._clock = clock
+        self._ticker = ticker
+        self._supervisor = supervisor
+        self._connected = connected
+        self._model = CostModel.load(region=settings.region)
+        self.all = [self._made(target, is_first=True) for target in settings.targets]
+        """In the order of the settings; one that they do not name comes last."""
+        self.on_screen = self.all[0]
+        """The one whose pods, objects and queues are shown, and that commands act on."""
+
+    def connect(self, cluster: FollowedCluster) -> None:
+        """Connect to a cluster, anew if it is connected."""
+        self._supervisor.drop(cluster.identity_work)
+        self._supervisor.keep(cluster.work, lambda: cluster.feed.run(lambda: self._connected(cluster)))
+
+    def show(self, target: ClusterTarget) -> FollowedCluster:
+        """Put a cluster on screen, connected to anew if it is there; return it."""
+        left, found = self.on_screen, next((one for one in self.all if _is_of(one, target)), None)
+        if found is None:
+            found = self._made(target, is_first=False)
+            self.all.append(found)
+            self.connect(found)
+        elif found is left:
+            self.connect(found)
+        self.on_screen = found
+        is_named = bool(self._settings.contexts) and any(_is_of(left, one) for one in self._settings.targets)
+        if left is not found and not is_named:
+            self.all.remove(left)
+            self._supervisor.drop(left.identity_work)
+            self._supervisor.drop(left.work)
+            left.problems.close()
+        return found
+
+    def named(self, context: str) -> FollowedCluster | None:
+        """Return the cluster of a context; `None` if it is not followed."""
+        return next((one for one in self.all if one.key == context), None)
+
+    def require_on_screen(self, cluster: ClusterFeed) -> None:
+        """Refuse to change a cluster that has left the screen since the operator was asked.
+
+        Raises:
+            RefusedError: Another one is on screen.
+        """
+        if cluster is not self.on_screen.feed:
+            raise RefusedError("Another cluster is on screen now: nothing was changed.", hint="Begin again.")
+
+    def close(self) -> None:
+        """End all searches that are under way."""
+        for cluster in self.all:
+            cluster.problems.close()
+
+    def _made(self, target: ClusterTarget, *, is_first: bool) -> FollowedCluster:
+        settings, paint, paint_in = self._settings, self._ticker.request_paint, self._ticker.request_paint_in
+        feed = ClusterFeed(
+            target,
+            readonly=settings.readonly,
+            clock=self._clock,
+            changed=paint,
+            completed=lambda: self.completed(made),
+            region=settings.region,
+            keeps_snapshots=settings.keeps_snapshots,
+            is_first=is_first,
+        )
+        made = FollowedCluster(
+            feed, self._model, ProblemFeed(self._clock, paint, paint_in), self._supervisor, self._clock
+        )
+        return made
+
+
+def _is_of(cluster: FollowedCluster, target: ClusterTarget) -> bool:
+    return (cluster.feed.target.kubeconfig, cluster.key) == (target.kubeconfig, target.context)
 
 
 def each_once(clusters: Iterable[FollowedCluster]) -> list[FollowedCluster]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import MissingError, RefusedError, UnreachableError
+from actions.base.errors import MissingError, UnreachableError
 from actions.base.executors import in_thread
-from actions.fleet.cost import CostModel
 from tui.feeds.alarms import AlarmFeed
 from tui.feeds.blueprints import BlueprintFeed
 from tui.feeds.cluster import ClusterFeed, CredentialsFeed
-from tui.feeds.followed import FollowedCluster, ProblemFeed
+from tui.feeds.followed import FollowedCluster, FollowedClusters
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.output import CurveFeed
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from tui.feeds.objects import ObjectsScope
 
 
-IDENTITY = "identity"
 CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
@@ -79,11 +77,9 @@ class ConsoleServices:
         self.ticker = ticker
         self.supervisor = Supervisor(clock, ticker.request_paint)
         self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
-        self._model = CostModel.load(region=settings.region)
-        self.clusters = [self._followed_cluster(target, is_first=True) for target in settings.targets]
-        """All clusters that are followed, in the order of the settings; one that they do not name comes last."""
-        self.on_screen = self.clusters[0]
-        """The one whose pods, objects and queues are shown, and that commands act on."""
+        self.followed = FollowedClusters(settings, clock, ticker, self.supervisor, self._connected)
+        self.followed.completed = partial(_count_fleet, self)
+        self.clusters = self.followed.all
         self.credentials = CredentialsFeed(region=settings.region, clock=clock, changed=self._has_news)
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
         self.remote = self.runs.others = RemoteRunFeed(
@@ -110,23 +106,7 @@ class ConsoleServices:
     @property
     def cluster(self) -> ClusterFeed:
         """The session and snapshots of the cluster on screen."""
-        return self.on_screen.feed
-
-    def _followed_cluster(self, target: ClusterTarget, *, is_first: bool) -> FollowedCluster:
-        settings, ticker = self.settings, self.ticker
-        feed = ClusterFeed(
-            target,
-            readonly=settings.readonly,
-            clock=self.clock,
-            changed=ticker.request_paint,
-            completed=lambda: _count_fleet(self, made),
-            region=settings.region,
-            keeps_snapshots=settings.keeps_snapshots,
-            is_first=is_first,
-        )
-        problems = ProblemFeed(self.clock, ticker.request_paint, ticker.request_paint_in)
-        made = FollowedCluster(feed, self._model, problems, self.supervisor, self.clock)
-        return made
+        return self.followed.on_screen.feed
 
     async def require_target(self) -> None:
         """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
@@ -154,7 +134,7 @@ class ConsoleServices:
     def start(self) -> None:
         """Start to follow the clusters and the runs."""
         for cluster in self.clusters:
-            self.follow(cluster)
+            self.followed.connect(cluster)
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
@@ -167,54 +147,19 @@ class ConsoleServices:
                 live = partial(self.supervisor.mark_live, STORE_RUNS)
                 self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))
 
-    def follow(self, cluster: FollowedCluster) -> None:
-        """Connect to a cluster, anew if it is connected."""
-        self.supervisor.drop(f"{IDENTITY} {cluster.work}")
-        self.supervisor.keep(cluster.work, lambda: cluster.feed.run(lambda: self._connected(cluster)))
-
     def show(self, target: ClusterTarget) -> None:
         """Put a cluster on screen, which is followed from now on; the one that is there is connected to anew.
 
         The one that was on screen is followed on if the settings name it.
         """
-        left, found = self.on_screen, next((one for one in self.clusters if _is_of(one, target)), None)
         self.supervisor.drop(OBJECTS)
         self.supervisor.drop(REMOTE)
         self.remote.forget()
         self.objects.forget_kinds()
         self.unwatch()
         self.narrow("")
-        if found is None or found is left:
-            if found is None:
-                found = self._followed_cluster(target, is_first=False)
-                self.clusters.append(found)
-            self.follow(found)
-        self.on_screen = found
-        is_named = bool(self.settings.contexts) and any(_is_of(left, one) for one in self.settings.targets)
-        if left is not found and not is_named:
-            self._leave(left)
-        if found.connection.state is FeedState.LIVE:
+        if self.followed.show(target).connection.state is FeedState.LIVE:
             self._follow_on_screen()
-
-    def show_followed(self, context: str) -> None:
-        """Put the cluster of a context on screen, if it is followed."""
-        if context != self.on_screen.key and (found := [one for one in self.clusters if one.key == context]):
-            self.show(found[0].feed.target)
-
-    def require_on_screen(self, cluster: ClusterFeed) -> None:
-        """Refuse to change a cluster that has left the screen since the operator was asked.
-
-        Raises:
-            RefusedError: Another one is on screen.
-        """
-        if cluster is not self.cluster:
-            raise RefusedError("Another cluster is on screen now: nothing was changed.", hint="Begin again.")
-
-    def _leave(self, cluster: FollowedCluster) -> None:
-        self.clusters.remove(cluster)
-        self.supervisor.drop(f"{IDENTITY} {cluster.work}")
-        self.supervisor.drop(cluster.work)
-        cluster.problems.close()
 
     def _follow_on_screen(self) -> None:
         """Follow what is shown of the cluster on screen alone."""
@@ -270,11 +215,7 @@ class ConsoleServices:
 
     def health(self, resource: str) -> FeedHealth:
         """Return the health of the source of one resource of the cluster on screen."""
-        return self.on_screen.health(resource)
-
-    def as_of_words(self) -> str:
-        """Return the time of the kept snapshot while it is on screen, or a part of it; else empty."""
-        return self.on_screen.as_of_words()
+        return self.followed.on_screen.health(resource)
 
     def label_of(self, health: FeedHealth) -> str:
         """Return the health of a source in words; if they contain an age, schedule a paint for when it changes."""
@@ -295,8 +236,7 @@ class ConsoleServices:
         self.blueprints.close()
         self.curves.close()
         self.home.close()
-        for cluster in self.clusters:
-            cluster.problems.close()
+        self.followed.close()
 
     def _has_news(self) -> None:
         """Paint, and find new alarms, after a change of runs or credentials."""
@@ -329,8 +269,8 @@ class ConsoleServices:
 
     def _connected(self, cluster: FollowedCluster) -> None:
         self.supervisor.mark_live(cluster.work)
-        self.supervisor.keep(f"{IDENTITY} {cluster.work}", lambda: self._load_identity(cluster))
-        if cluster is self.on_screen:
+        self.supervisor.keep(cluster.identity_work, lambda: self._load_identity(cluster))
+        if cluster is self.followed.on_screen:
             self._follow_on_screen()
 
     def _others_changed(self) -> None:
@@ -376,10 +316,6 @@ class ConsoleServices:
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )
-
-
-def _is_of(cluster: FollowedCluster, target: ClusterTarget) -> bool:
-    return (cluster.feed.target.kubeconfig, cluster.key) == (target.kubeconfig, target.context)
 
 
 def _pod_troubles(services: ConsoleServices, run_id: str) -> Mapping[str, str]:

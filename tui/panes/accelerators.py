@@ -180,7 +180,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         readings = [reading for reading in self._feed.readings if self._still_runs(reading)]
         if past is not None:
             readings = list(past.readings)
-        cost = self.services.on_screen.cost()
+        cost = self.services.followed.on_screen.cost()
         uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched

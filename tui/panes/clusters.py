@@ -9,7 +9,7 @@ from tui.feeds.followed import each_once
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Span, Tone
-from tui.present.clusters import ClusterFacts
+from tui.present.home.clusters import ClusterFacts
 
 
 def cluster_facts(services: ConsoleServices) -> tuple[ClusterFacts, ...]:
@@ -28,9 +28,9 @@ def cluster_facts(services: ConsoleServices) -> tuple[ClusterFacts, ...]:
                 key=cluster.key,
                 name=names[cluster.key],
                 place=cluster.feed.place,
-                state=state_of(services, health),
+                state=state_span(services, health),
                 is_live=health.state is FeedState.LIVE,
-                is_on_screen=cluster is services.on_screen,
+                is_on_screen=cluster is services.followed.on_screen,
                 same_as=names[others[0].key] if others and cluster not in counted else "",
                 totals=trouble.totals if snapshot is not None else None,
                 cost=cluster.cost(),
@@ -63,7 +63,7 @@ def _is_troubled(health: FeedHealth) -> bool:
     return health.state in (FeedState.WAITING, FeedState.REFUSED)
 
 
-def state_of(services: ConsoleServices, health: FeedHealth) -> Span:
+def state_span(services: ConsoleServices, health: FeedHealth) -> Span:
     """Return the state of a cluster in a few words; bad if it does not answer, or refuses."""
     match health.state:
         case FeedState.LIVE:

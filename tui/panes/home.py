@@ -15,8 +15,8 @@ from tui.feeds.runs import is_list_complete
 from tui.feeds.services import RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
-from tui.panes.clusters import cluster_facts, health_of_all, state_of
-from tui.present.clusters import totals_in
+from tui.panes.clusters import cluster_facts, health_of_all, state_span
+from tui.present.home.clusters import totals_in
 from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
@@ -107,7 +107,7 @@ class HomePane(Pane):
         services, home = self.services, self.services.home
         if services.cluster.awaits_kept:
             return  # beside the first frame, a thread that reads the kubeconfig held it up
-        if services.on_screen.connection.state is FeedState.STARTING and services.cluster.snapshot() is None:
+        if services.followed.on_screen.connection.state is FeedState.STARTING and services.cluster.snapshot() is None:
             return  # the cluster comes first
         for cluster in services.clusters:
             cluster.follow(home.failing)
@@ -117,8 +117,8 @@ class HomePane(Pane):
 
     def _facts(self) -> HomeFacts:
         services, home, now = self.services, self.services.home, self.services.clock.now().timestamp()
-        clusters, on_screen, shown = cluster_facts(services), services.on_screen, services.on_screen.shown()
-        trouble = on_screen.problems.trouble
+        clusters, on_screen = cluster_facts(services), services.followed.on_screen
+        shown, trouble = on_screen.shown(), on_screen.problems.trouble
         catalogue, elsewhere = services.blueprints, services.runs.listed_elsewhere()
         is_catalogue_read = bool(catalogue.found or catalogue.broken) or catalogue.is_read
         return HomeFacts(
@@ -127,7 +127,7 @@ class HomePane(Pane):
             contexts=home.contexts,
             contexts_error=home.contexts_error,
             clusters=clusters,
-            cluster_state=state_of(services, services.health("nodes")),
+            cluster_state=state_span(services, services.health("nodes")),
             totals=totals_in(clusters) if clusters else trouble.totals if shown is not None else None,
             leaves_out_claims=any(leaves_out_claims(one.shown()) for one in services.clusters),
             paid=services.paid.now(),

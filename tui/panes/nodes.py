@@ -14,7 +14,7 @@ from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.panes.clusters import cluster_facts, health_of_all
 from tui.present import nodes
-from tui.present.clusters import total_lines
+from tui.present.home.clusters import total_lines
 from tui.present.nodes import NodeCluster, NodeRow
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext

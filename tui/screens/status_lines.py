@@ -104,7 +104,7 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         is_readonly=settings.readonly,
         paid=services.paid.now(),
         leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),
-        as_of=services.as_of_words(),
+        as_of=services.followed.on_screen.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),
         unused=_unused(services, now),
@@ -148,7 +148,7 @@ def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
 
 
 def _connection(services: ConsoleServices) -> str:
-    state = services.on_screen.connection.state
+    state = services.followed.on_screen.connection.state
     return "connecting" if state is FeedState.STARTING else ""
 
 

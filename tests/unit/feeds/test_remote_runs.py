@@ -264,7 +264,7 @@ async def test_records_are_read_before_the_cluster_is_and_whichever_list_comes_f
     monkeypatch.setattr(services.remote, "run", run)
     monkeypatch.setattr(services.remote, "own_at_work", lambda: own.id)
     services.runs.is_listed = False
-    services._connected(services.on_screen)  # nothing of this cluster is known yet
+    services._connected(services.followed.on_screen)  # nothing of this cluster is known yet
     async with asyncio.timeout(60):
         await began.wait()
     assert services.runs.view is None

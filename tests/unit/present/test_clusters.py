@@ -11,7 +11,7 @@ from actions.fleet.cost import FleetCost
 from actions.fleet.totals import FleetTotals
 from tests.unit.present.test_home import shown, some_facts
 from tui.present.cells import Span, Tone, text_of
-from tui.present.clusters import ClusterFacts, figures_of, number_of, total_lines, totals_in
+from tui.present.home.clusters import ClusterFacts, cluster_count, cluster_figures, total_lines, totals_in
 
 _WEST = ClusterFacts(
     key="a:west",
@@ -31,17 +31,17 @@ _SILENT = replace(
 
 
 def test_the_figures_of_a_cluster_are_known_or_of_the_past_or_unknown_or_those_of_another_one() -> None:
-    assert text_of(figures_of(_WEST)) == "5,000 nodes, 2 not ready · 10/16 acc · $1,200.50/h"
-    assert text_of(figures_of(replace(_WEST, is_live=False))).endswith("$1,200.50/h as last seen")
-    assert text_of(figures_of(_SILENT)) == "? nodes · ? $/h"
-    assert text_of(figures_of(replace(_EAST, same_as="west"))) == "the same cluster as west"
+    assert text_of(cluster_figures(_WEST)) == "5,000 nodes, 2 not ready · 10/16 acc · $1,200.50/h"
+    assert text_of(cluster_figures(replace(_WEST, is_live=False))).endswith("$1,200.50/h as last seen")
+    assert text_of(cluster_figures(_SILENT)) == "? nodes · ? $/h"
+    assert text_of(cluster_figures(replace(_EAST, same_as="west"))) == "the same cluster as west"
 
 
 def test_a_sum_counts_each_cluster_once_and_says_that_one_is_missing() -> None:
     twice = replace(_EAST, same_as="west")
     both = totals_in((_WEST, _EAST, twice))
     assert both is not None
-    assert (both.nodes, both.pods, number_of((_WEST, _EAST, twice))) == (10_000, 100_000, 2)
+    assert (both.nodes, both.pods, cluster_count((_WEST, _EAST, twice))) == (10_000, 100_000, 2)
     assert totals_in((_SILENT,)) is None
     first, *others = [text_of(line) for line in total_lines((_WEST, _SILENT))]
     assert first == "all 2 clusters  ≥ 5,000 nodes, 2 not ready · 10/16 acc · ≥ $1,200.50/h"

@@ -187,7 +187,7 @@ async def test_one_that_goes_away_is_shown_as_last_seen_until_it_is_back(
         assert sorted(rows_of(app)) == [EAST, WEST]
         east.is_locked = False
         east.cut = asyncio.Event()
-        services_of(app).follow(services_of(app).clusters[1])
+        services_of(app).followed.connect(services_of(app).clusters[1])
         await wait_for(pilot, lambda: "as last seen" not in screen_text(app), "it is back")
         await shows(pilot, app, "all 2 clusters  2 nodes")
 
@@ -204,7 +204,7 @@ async def test_a_change_is_of_the_cluster_of_the_selected_row_and_its_question_n
         await settle(pilot)
         await pilot.press("y")
         await wait_for(pilot, lambda: bool(east.patched), "the change")
-        assert services_of(app).on_screen.key == EAST
+        assert services_of(app).followed.on_screen.key == EAST
         await select(pilot, app, WEST)
         app.dispatcher.submit("cordon")
         await shows(pilot, app, "cluster west · region us-west-2 · account 111122223333")

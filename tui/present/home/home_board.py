@@ -18,9 +18,9 @@ from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, text_of, width_of
-from tui.present.clusters import ClusterFacts, figures_of, number_of, uncounted
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
+from tui.present.home.clusters import ClusterFacts, cluster_count, cluster_figures, uncounted
 from tui.present.home.latest import latest_section
 from tui.present.run import RUN_TONES, trouble_in
 from tui.present.runs import remote_spent, remote_state
@@ -212,7 +212,7 @@ def _followed_row(one: ClusterFacts, clusters: Sequence[ClusterFacts], width: in
         Span("▶ " if one.is_on_screen else "  ", Tone.ACCENT),
         *fit_ends(Span(one.name, Tone.STRONG if one.is_on_screen else Tone.PLAIN), room),
         *(_DOT, Span(one.state.text.partition(": ")[0], one.state.tone)),
-        *(_DOT, *figures_of(one)),
+        *(_DOT, *cluster_figures(one)),
     ]
     for part in (one.place.region, one.place.account):
         cells += [_DOT, Span(part, Tone.MUTED)] if part else []
@@ -235,7 +235,7 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     open_ = "; ".join(f"? {listed([one.name for one in some], 3)}: {what}" for some, what in parts if some)
     head = (_nodes_row(totals, facts.unscheduled, is_part=bool(unknown)), *paid)
     head, idle = (*head, *(_texts(f"{open_}.", width, Tone.WARN) if open_ else ())), [*idle, *missing]
-    title = f"Fleet of {counted(number_of(facts.clusters), 'cluster')}" if facts.clusters else "Fleet"
+    title = f"Fleet of {counted(cluster_count(facts.clusters), 'cluster')}" if facts.clusters else "Fleet"
     return Section(title, (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
 

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from actions.base.wording import counted
 from actions.cluster.auth.kubeconfig import ContextParts
-from actions.fleet.cost import FleetCost
-from actions.fleet.cost import sum_of as sum_of_costs
+from actions.fleet.cost import FleetCost, sum_of_costs
 from actions.fleet.quantity import bounded
-from actions.fleet.totals import FleetTotals, sum_of
+from actions.fleet.totals import FleetTotals, sum_of_totals
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 
 _DOT = Span(" · ", Tone.MUTED)
@@ -50,10 +49,10 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
 def totals_in(clusters: Sequence[ClusterFacts]) -> FleetTotals | None:
     """Return the sums of all clusters that are known, each once; `None` if none is."""
     known = [one.totals for one in clusters if one.totals is not None and not one.same_as]
-    return sum_of(known) if known else None
+    return sum_of_totals(known) if known else None
 
 
-def number_of(clusters: Iterable[ClusterFacts]) -> int:
+def cluster_count(clusters: Iterable[ClusterFacts]) -> int:
     """Return how many clusters they are, each counted once."""
     return sum(not one.same_as for one in clusters)
 
@@ -63,7 +62,7 @@ def uncounted(clusters: Iterable[ClusterFacts]) -> list[ClusterFacts]:
     return [one for one in clusters if one.totals is None and not one.same_as]
 
 
-def figures_of(facts: ClusterFacts) -> Cells:
+def cluster_figures(facts: ClusterFacts) -> Cells:
     """Return nodes, accelerators and cost of a cluster; `?` for what is not known, dim what is not of now."""
     if facts.same_as:
         return (Span(f"the same cluster as {facts.same_as}", Tone.MUTED),)
@@ -89,7 +88,7 @@ def total_lines(clusters: Sequence[ClusterFacts]) -> list[Cells]:
     """Return the lines above a table of all nodes: all clusters together, then each; none for a single one."""
     if not clusters:
         return []
-    titles = [f"all {counted(number_of(clusters), 'cluster')}", *(one.name for one in clusters)]
+    titles = [f"all {counted(cluster_count(clusters), 'cluster')}", *(one.name for one in clusters)]
     room = min(32, max(map(width_of, titles)))
     totals, is_part = totals_in(clusters), bool(uncounted(clusters))
     cost = sum_of_costs(one.cost for one in clusters if one.cost is not None and not one.same_as)
@@ -97,5 +96,5 @@ def total_lines(clusters: Sequence[ClusterFacts]) -> list[Cells]:
     lines = [(*fit(Span(titles[0], Tone.STRONG), room), Span("  "), *whole)]
     for one in clusters:
         state = () if one.is_live else (_DOT, one.state)
-        lines.append((*fit(Span(one.name), room), Span("  "), *figures_of(one), *state))
+        lines.append((*fit(Span(one.name), room), Span("  "), *cluster_figures(one), *state))
     return lines
