@@ -54,7 +54,7 @@ def handlers_for(
         **ContextCommand(services, actions).handlers(),
         **ForwardCommand(services, actions).handlers(),
         **ResultsCommands(services, actions).handlers(),
-        **ReadingCommands(workspace, services, actions, app).handlers(),
+        **ReadingCommands(workspace, services, actions, app, submit).handlers(),
         **TerraformCommands(services, run_actions, actions).handlers(),
         **WatchCommand(workspace, services).handlers(),
         **RunCommands(workspace, services, run_actions, actions).handlers(),

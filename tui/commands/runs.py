@@ -66,7 +66,6 @@ class RunCommands:
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         target = cluster.target if arguments.existing_cluster else settings.target
         self._app.notify_plainly(f"Launching {blueprint.id}.")  # account and journal may take seconds
-        await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
         texts = texts_of_command(arguments)
         usual = settings.limits
         limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
@@ -77,6 +76,7 @@ class RunCommands:
             blueprint,
             binding,
             target=target,
+            say=self._app.notify_plainly,
             auto_approve=arguments.auto_approve,
             limits=limits,
             store=store,

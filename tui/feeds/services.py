@@ -24,17 +24,13 @@ from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
-from tui.feeds.training import TrainingFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.cluster.auth.session import KubeSession
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.job_pods import JobRef
-    from actions.fleet.facts import PodFacts
     from actions.run.journal.reader import RunSummary
     from actions.run.state.view import RunView
     from actions.run.store.remote import RemoteRun
@@ -46,7 +42,6 @@ CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
-TRAINING = "training"
 TAKEN = "runs taken over"
 OBJECTS = "objects"
 KINDS = "kinds"
@@ -87,7 +82,6 @@ class ConsoleServices:
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, clock, is_quiet=settings.is_silent)
         self.curves = CurveFeed(ticker.request_paint)
-        self.training = TrainingFeed(self.runs, clock, self.ticker.request_paint, partial(_live_pods, self.clusters))
         self.paid = PaidFeed(self.runs, self.clusters, is_simulated=settings.demo is not None)
         self.home = HomeFeed(clock, ticker.request_paint)
         self.objects = ObjectsFeed(lambda: self.cluster, clock=clock, changed=ticker.request_paint)
@@ -138,7 +132,6 @@ class ConsoleServices:
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
-            self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
             if not self.settings.readonly:
                 live = partial(self.supervisor.mark_live, TAKEN)
                 own = partial(self.remote.follow_own, lambda: self.runs.summaries, self.runs.refresh_list, live)
@@ -349,14 +342,6 @@ async def _count_fleet(services: ConsoleServices, cluster: FollowedCluster) -> N
 
 def _ids_in(runs: RunFeed) -> Callable[[], Collection[str]]:
     return lambda: {run.id for run in runs.summaries}
-
-
-def _live_pods(clusters: Iterable[FollowedCluster]) -> Iterator[PodFacts]:
-    """Yield the pods of the clusters as they are now: none of a kept snapshot, which may be of yesterday."""
-    for cluster in clusters:
-        snapshot = cluster.feed.snapshot()
-        if snapshot is not None and not snapshot.as_of:
-            yield from snapshot.pods.values()
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:

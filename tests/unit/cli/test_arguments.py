@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import ConfigError, ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from tui.cli.arguments import parse_arguments
+from tui.cli.arguments import VERSION, parse_arguments
 from tui.cli.main import main
 from tui.cli.streams import speaks_unicode
 from tui.cli.target import followed_contexts
@@ -108,7 +108,8 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
         (["runs", "lst"], "eksml-tui runs: error: there is no verb 'lst'; list?\nSee eksml-tui runs --help\n"),
         (
             ["pods", "-o", "xml"],
-            "eksml-tui pods: error: --output/-o cannot be 'xml'; it is one of table, wide, json, yaml, csv\n"
+            "eksml-tui pods: error: --output/-o cannot be 'xml'; "
+            "it is one of table, wide, json, jsonl, yaml, csv, name\n"
             "See eksml-tui pods --help\n",
         ),
     ],
@@ -242,3 +243,34 @@ def test_several_contexts_are_for_the_console_alone(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         parse_arguments(["--contexts", "a,b", "nodes"])
     assert "nodes asks one: give --context" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["help"], 0, "usage: eksml-tui [-h]"),
+        (["help", "runs", "resume"], 0, "usage: eksml-tui runs resume "),
+        (["help", "pod"], 2, "there is no command 'pod'; pods?"),
+        (["help", "runs", "lst"], 2, "there is no verb 'lst'; list?"),
+        (["version"], 0, f"eksml-tui {VERSION}\n"),
+        (["-V"], 0, f"eksml-tui {VERSION}\n"),
+        (["runs"], 2, "usage: eksml-tui runs [-h] VERB"),
+        (["prices"], 2, "usage: eksml-tui prices [-h] VERB"),
+        (["get", "nodes"], 2, "there is no command 'get'; nodes, pods"),
+        (["nodes", "--namspace", "x"], 2, "unrecognized arguments: --namspace x; --namespace?"),
+        (["pods", "--no-header"], None, ""),
+        (["logs", "x", "--tail", "-1"], 2, "--tail"),
+        (["logs", "x", "--since", "soon"], 2, "write 90s, 2m or 1h30m"),
+    ],
+)
+def test_habits_of_other_programs_are_answered(
+    words: list[str], code: int | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if code is None:  # as argparse has it, the beginning of an option is enough
+        assert parse_arguments(words).no_headers is True
+        return
+    try:
+        ended: object = main(words)
+    except SystemExit as error:
+        ended = error.code
+    assert (ended, said in "".join(capsys.readouterr())) == (code, True)
