@@ -102,7 +102,7 @@ def _status_of(identity: ProcessIdentity) -> dict[str, str]:
 
 
 def holders_of_locks(files: Iterable[Path]) -> list[str]:
-    """Other processes that hold a write lock on one of the files, as `process 17 (sqlite3)`."""
+    """Other processes that hold a write lock on one of the files, as `process 17 (flock)`."""
     known = set()
     for file in files:
         with suppress(OSError):

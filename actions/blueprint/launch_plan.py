@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
@@ -34,22 +33,12 @@ from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, templates_of
 from actions.fleet.instance_types import InstanceTable, InstanceType
+from actions.fleet.node_amounts import allocatable_of
+from actions.fleet.placement import requests_of
 from actions.fleet.prices import PriceBook
-from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range
+from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range, parse_quantity
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-DEVICES = {
-    "nvidia.com/gpu": "gpus",
-    "aws.amazon.com/neuron": "neuron_devices",
-    "vpc.amazonaws.com/efa": "efa_interfaces",
-}
-
-_QUANTITY = re.compile(r"^([0-9.]+)([EPTGMk]i?|m)?$")
-_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
-    f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)
-}
-_KUBELET_SHARE = 0.92
-"""Share of an instance's CPU and memory that is left for pods beside kubelet, system and daemons, about."""
 
 
 def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mapping[str, int]:
@@ -87,10 +76,21 @@ def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[st
 
 def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
     fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
-    for key in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
-        for group in (spec.get(key) or {}).values():
+    for replicas in (value for key, value in spec.items() if key.endswith("ReplicaSpecs")):
+        for group in (replicas or {}).values():
             count = int(group.get("replicas", 1))
             yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
+    for task in spec.get("tasks") or ():  # of Volcano
+        yield int(task.get("replicas", 1)), int(task.get("minAvailable", task.get("replicas", 1))), task["template"]
+    for job in spec.get("replicatedJobs") or ():  # of a JobSet
+        inner = job["template"]["spec"]
+        count = int(job.get("replicas", 1)) * int(inner.get("parallelism", 1))
+        yield count, count, inner["template"]
+    group = spec.get("leaderWorkerTemplate")
+    if group:
+        count, workers = int(spec.get("replicas", 1)), int(group.get("size", 1)) - 1
+        yield count, min(count, 1), group.get("leaderTemplate") or group["workerTemplate"]
+        yield count * workers, min(count, 1) * workers, group["workerTemplate"]
     head = spec.get("headGroupSpec")
     if head:
         yield 1, 1, head.get("template") or {}
@@ -105,29 +105,17 @@ def _instance_type(spec: Mapping[str, Any]) -> str:
 
 
 def _pods_per_node(spec: Mapping[str, Any], instance: InstanceType) -> int:
-    capacity = {"cpu": instance.vcpu * _KUBELET_SHARE, "memory": instance.memory_bytes * _KUBELET_SHARE}
-    capacity |= {resource: float(getattr(instance, field) or 0) for resource, field in DEVICES.items()}
+    offered = allocatable_of(instance, has_devices=True, has_efa=True)
+    try:
+        wanted = requests_of({"spec": spec})
+    except ValueError:  # an amount is an output of an earlier stage
+        return 1
     fitting = [
-        math.floor(capacity[resource] / amount)
-        for resource, amount in _requests(spec).items()
-        if resource in capacity and amount > 0
+        math.floor(parse_quantity(offered[name]) / amount)
+        for name, amount in wanted.items()
+        if name in offered and amount > 0
     ]
     return max(1, min(fitting, default=1))
-
-
-def _requests(spec: Mapping[str, Any]) -> Mapping[str, float]:
-    amounts: dict[str, float] = {}
-    for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for resource, quantity in asked.items():
-            amounts[resource] = amounts.get(resource, 0.0) + _amount(quantity)
-    return amounts
-
-
-def _amount(quantity: object) -> float:
-    match = _QUANTITY.match(str(quantity))
-    return float(match[1]) * _FACTORS[match[2] or ""] if match else 0.0
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -521,8 +509,18 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     return (stage.id, stage.kind, span, nodes, stage.hourly_text, stage.cost_text)
 
 
-def loss_without_store(*, existing_cluster: bool) -> str:
-    """Return the sentence on what is lost with this machine, if a run is launched without a store."""
+def loss_without_store(*, existing_cluster: bool, is_alone: bool = False) -> str:
+    """Return the sentence on what is lost with this machine, if a run is launched without a store.
+
+    Args:
+        existing_cluster: It goes into a cluster that is there.
+        is_alone: Its user may not keep it in that.
+    """
+    if is_alone:
+        return (
+            "Without a store (--store s3://…) this machine alone has the run: if it is lost, what the run has made has "
+            "to be found and removed by hand (eksml-tui audit CLUSTER)."
+        )
     if existing_cluster:
         return (
             "Without a store (--store s3://…) the run is kept in its cluster: "

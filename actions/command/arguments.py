@@ -194,6 +194,12 @@ class CopyArguments(Arguments, frozen=True):
     column: Annotated[str, _naming("column", "Title of a column, for its cell. Empty: the name, or the lines.")] = ""
 
 
+class BrowseArguments(Arguments, frozen=True):
+    """Open a web interface that the log names."""
+
+    to: Annotated[str, Meta(description="wandb, mlflow, tensorboard, run, project… Empty: the most special one.")] = ""
+
+
 class OnlyArguments(Arguments, frozen=True):
     """Show the lines of some pods only."""
 
@@ -279,8 +285,8 @@ class ChartArguments(Arguments, frozen=True):
     metric: Annotated[
         str,
         Meta(
-            description="loss, lr… or several with commas. Empty: the next one; all: side by side; pick: from a list; "
-            "next, previous: of those side by side the one that takes the keys."
+            description="loss, lr… or several: lr,train/*. Empty: the next one; all: side by side; pick: from a list; "
+            "next, previous: of those side by side the one that takes the keys; next-page, previous-page: the others."
         ),
     ] = ""
 

@@ -20,10 +20,11 @@ from actions.fleet.placement import (
     required_terms,
     unschedulable_message,
 )
-from actions.fleet.quantity import parse_quantity
+from actions.fleet.quantity import format_bytes, parse_quantity
 
 _ACCELERATORS = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "amd.com/gpu")
 _SHARED = ("cpu", "memory")
+_TINY = 1e-9
 
 
 class PodSet(msgspec.Struct, frozen=True):
@@ -146,6 +147,46 @@ def _foreseen(pod: Document, pools: Iterable[Document]) -> Document:
         "affinity": affinity,
     }
     return {**pod, "spec": spec}
+
+
+def quota_refusal(groups: Sequence[PodSet], quotas: Iterable[Document], *, is_empty: bool = False) -> str:
+    """Return the ResourceQuota that the pods of groups exceed together, in a sentence; empty for none.
+
+    Quotas of some pods alone (`scopes`) are not looked at.
+
+    Args:
+        groups: Of one stage.
+        quotas: Of their namespaces, with their status.
+        is_empty: Nothing else is in the namespace, and the fewest pods are made.
+    """
+    for quota in quotas:
+        spec, status = quota["spec"], quota.get("status") or {}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
+        home, asked = quota["metadata"]["namespace"], Counter[str]()
+        for group in groups:
+            if group.pod["metadata"]["namespace"] == home:
+                count = group.least if is_empty else group.count
+                asked.update({name: amount * count for name, amount in _quota_amounts(group.pod).items()})
+        for name, most in (spec.get("hard") or {}).items():
+            used = "0" if is_empty else str((status.get("used") or {}).get(name, "0"))
+            if asked[name] > max(0.0, parse_quantity(str(most)) - parse_quantity(used)) + _TINY:
+                amount = format_bytes(int(asked[name])) if name.endswith("memory") else f"{asked[name]:g}"
+                in_use = "" if is_empty else f" with {used} in use"
+                title = quota["metadata"]["name"]
+                return f"The ResourceQuota {title} allows {name} {most}{in_use}: {amount} is asked for."
+    return ""
+
+
+def _quota_amounts(pod: Document) -> Amounts:
+    """Return what a pod counts for, by the names of quotas."""
+    amounts = requests_of(pod)
+    found = {f"requests.{name}": amount for name, amount in amounts.items()} | amounts
+    found["count/pods"] = 1.0
+    for container in pod["spec"]["containers"]:
+        for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
+            found[f"limits.{name}"] = found.get(f"limits.{name}", 0.0) + parse_quantity(str(amount))
+    return found
 
 
 def kueue_refusal(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:

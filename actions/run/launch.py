@@ -7,12 +7,10 @@ import base64
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event
 from types import MappingProxyType
 
 import msgspec
@@ -26,7 +24,7 @@ from actions.base.files import (
     expanded,
     private_directory,
     read_file,
-    take_lock,
+    wait_for_lock,
     write_private,
 )
 from actions.base.own_images import registry_variable
@@ -60,6 +58,7 @@ from actions.run.journal.folder import (
     heartbeat_path,
     journal_path,
     keep_reserve,
+    lease_path,
     make_block,
     runner_log_path,
     runs_folder,
@@ -73,16 +72,21 @@ from actions.run.store.listing import announce_run, withdraw_announced
 from actions.run.store.s3 import open_store
 from actions.run.summaries import list_runs
 from actions.terraform.backend import own_backend, require_locks
-from actions.terraform.driver import find_terraform
 from actions.terraform.modules import ModuleRelease, module_calls
-from actions.terraform.version import version_now
+from actions.terraform.program import (
+    WANTED,
+    find_program,
+    missing_sentence,
+    product_of,
+    program_variable,
+    version_now,
+)
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 _SHOWN = 3
 _LOCK = ".launching"
 _LOCK_SECONDS = 10.0
 """A folder is made in less than a second."""
-_LOOK_SECONDS = 0.05
 
 
 class Supplies(msgspec.Struct, frozen=True):
@@ -138,7 +142,7 @@ def create_folder(
             _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
-        for block in (heartbeat_path(scratch), starts_path(scratch)):
+        for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
             make_block(block)
         write_private(runner_log_path(scratch), b"")
         keep_reserve(scratch)
@@ -163,7 +167,7 @@ def kept_environment(environment: Mapping[str, str]) -> dict[str, str]:
     Args:
         environment: Variables in addition to the console's own.
     """
-    stated = {**allowances(os.environ), **registry_variable(os.environ), **environment}
+    stated = {**allowances(os.environ), **registry_variable(os.environ), **program_variable(), **environment}
     kept = {name: value for name, value in stated.items() if not value or name not in _NEVER_STORED}
     endpoints = {name: os.environ[name] for name in (ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE) if os.environ.get(name)}
     return endpoints | kept
@@ -253,32 +257,33 @@ def _require_programs(blueprint: Blueprint, binding: Binding, *, before_fetching
     for stage in blueprint.stages:
         if not isinstance(stage, TerraformStage) or stage.id in skipped:
             continue
-        if find_terraform() is None:
+        program = find_program()
+        if program is None:
             raise ConfigError(
-                f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
-                hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
+                f"{blueprint.id} needs Terraform for {stage.id}: {missing_sentence()}",
+                hint=f"Install {WANTED}, or launch with existing_cluster=true.",
             )
         calls = module_calls(located(blueprint.folder, stage.root))
         archived = {call.source for call in calls if before_fetching or module_archive(call.release) is not None}
         modules = [each for each in git_modules(blueprint.folder, stage.root) if each not in archived]
         if modules and shutil.which("git") is None:
             raise ConfigError(
-                f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: terraform init fetches "
-                f"{listed(modules, _SHOWN)} with it.",
+                f"{blueprint.id} needs the git program for {stage.id}, and it is not on PATH: {program.name} init "
+                f"fetches {listed(modules, _SHOWN)} with it.",
                 hint="Install git, or launch with existing_cluster=true.",
             )
 
 
 def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
     """Require a Terraform that locks states in the store, if a root keeps its state there."""
-    program, skipped = find_terraform(), skipped_stages(blueprint, binding)
+    program, skipped = find_program(), skipped_stages(blueprint, binding)
     roots = [
         located(blueprint.folder, stage.root)
         for stage in blueprint.stages
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
     if store and program is not None and not all(own_backend(root) for root in roots):
-        require_locks(version_now(program), store)
+        require_locks(version_now(program), store, product_of(program))
 
 
 def _require_secret(name: str, reference: str) -> None:
@@ -362,20 +367,18 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
         ConfigError: The folder cannot be written.
         RefusedError: Another launch does not come to its end.
     """
-    path, deadline = private_directory(runs) / _LOCK, time.monotonic() + _LOCK_SECONDS
+    path = private_directory(runs) / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     except OSError as error:
         raise ConfigError(f"{path} cannot be made: {error.strerror}.", hint="Free some space there.") from error
     try:
-        while not take_lock(descriptor):
-            if time.monotonic() > deadline:
-                who = ", ".join(holders_of_locks([path])) or "another process"
-                raise RefusedError(
-                    f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
-                    hint="Wait for it, or end that process; then launch again.",
-                )
-            Event().wait(_LOOK_SECONDS)
+        if not wait_for_lock(descriptor, _LOCK_SECONDS):
+            who = ", ".join(holders_of_locks([path])) or "another process"
+            raise RefusedError(
+                f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
+                hint="Wait for it, or end that process; then launch again.",
+            )
         yield
     finally:
         os.close(descriptor)

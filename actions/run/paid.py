@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from actions.base.wording import listed
 from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
-from actions.run.spending import known_until, node_claims_of, times_known, times_possible
+from actions.run.spending import known_until, node_claims_of, times_known, times_possible, used_by
 from actions.run.state.records import Action, HeldPrice
 from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 
@@ -67,6 +67,8 @@ class RunPaid(msgspec.Struct, frozen=True):
     """Names of node pools and node groups that it has made."""
     holders: tuple[str, ...] = ()
     """Titles of the stages that hold accelerators, at work or done."""
+    uses: HourlyCost | None = None
+    """The price of the parts of nodes that were there and that its pods take: in no sum."""
     since: float = 0.0
     """Its creation in seconds since the epoch: an older node of a pool of that name is another one's."""
 
@@ -198,6 +200,7 @@ def paid_by(view: RunView) -> RunPaid:
         ),
         pools=frozenset({item.name for item in made if item.kind == "NodePool"} | groups),
         holders=tuple(stage.title for stage in view.stages if stage.holds_accelerators and stage.state in _HOLDING),
+        uses=used_by(view, view.created_at)[1],
         since=view.created_at,
     )
 

@@ -2,7 +2,8 @@
 
 What a stage makes is paid for while it is known to exist: from the end of the attempt that made it to the end of its
 undo; the nodes that are started for the pods of a job, from the records of their NodeClaims to the end of its work.
-What may exist beside it, such as that of an apply that is under way or has failed, is summed apart. A moment in which
+What may exist beside it, such as that of an apply that is under way or has failed, is summed apart; so is the part of
+nodes that were there which the run's pods take: others pay for these, whether it runs or not. A moment in which
 several stages work is shared by them; one in which none does belongs to none.
 """
 
@@ -12,16 +13,18 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, localcontext
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import msgspec
 from msgspec.structs import replace
 
-from actions.fleet.quantity import decimal_text, format_hourly, format_usd
-from actions.run.state.records import NODE_CLAIM, HeldPrice
+from actions.fleet.cost import HourlyCost
+from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_usd
+from actions.run.state.records import NODE_CLAIM, HeldPrice, NodesUsed
 from actions.run.state.view import NoticeKind, OwnedObject, Period, RunView, StageView
 
 _NOTHING = Decimal(0)
+_CENT = Decimal("0.01")
 _WHOLE = Decimal(1)
 
 Share = tuple[Period, Decimal]
@@ -47,6 +50,10 @@ class Spending(msgspec.Struct, frozen=True):
     """The rate of what may exist now: in no sum."""
     at: float = 0.0
     """Seconds since the epoch up to which it counts; 0.0 if it does not grow."""
+    used_usd: Decimal = _NOTHING
+    """Cost so far of the parts of nodes that were there and that its pods have taken: in no sum."""
+    uses: HourlyCost | None = None
+    """The rate of those that they take now; `None` for none."""
     is_rate_known: bool = True
     """False if all that is paid by the hour now has no price, or only may exist."""
 
@@ -57,10 +64,18 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """`at least $12.34 so far, now ≥ $1.10/h`; after a teardown only the sum."""
-        least = "at least " if self.is_lower_bound else ""
+        """`at least $12.34 so far, now ≥ $1.10/h`, `? so far`; after a teardown only the sum."""
         now = f", now {self.rate_text}" if self.usd_per_hour else ""
-        return f"{least}{format_usd(self.usd)} so far{now}{' (simulated)' if self.is_simulated else ''}"
+        simulated = " (simulated)" if self.is_simulated else ""
+        return f"{self.sum_text(self.usd)} so far{now}{simulated}{self._used_text}"
+
+    @property
+    def _used_text(self) -> str:
+        """`; uses $110.08/h of what is there, $12.34 so far`; empty where it has used nothing."""
+        if self.uses is not None:
+            so_far = f", {format_usd(self.used_usd)} so far" if self.used_usd >= _CENT else ""
+            return f"; uses {self.uses.text} of what is there{so_far}"
+        return f"; used {format_usd(self.used_usd)} of what is there" if self.used_usd >= _CENT else ""
 
     @property
     def rate_text(self) -> str:
@@ -70,13 +85,19 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def short_text(self) -> str:
-        """`at least $12.34 spent`; `at least` where something is in no sum."""
-        return self.stage_text(self.usd)
+        """`at least $12.34 spent`; `at least` where something is in no sum. `$0.00 spent, uses $110.08/h`."""
+        uses = f", uses {self.uses.text}" if self.uses is not None else ""
+        return f"{self.stage_text(self.usd)}{uses}"
 
     def stage_text(self, usd: Decimal) -> str:
         """Return a part of the sum, or all of it, in three words: `$12.34 spent`."""
-        least = "at least " if self.is_lower_bound else ""
-        return f"{least}{format_usd(usd)} spent{' (simulated)' if self.is_simulated else ''}"
+        return f"{self.sum_text(usd)} spent{' (simulated)' if self.is_simulated else ''}"
+
+    def sum_text(self, usd: Decimal) -> str:
+        """Return `at least $12.34`; `?` for less than a cent and more that is not in it."""
+        if not self.is_lower_bound:
+            return format_usd(usd)
+        return f"at least {format_usd(usd)}" if usd >= _CENT else UNKNOWN
 
     def later(self, since: float, now: float) -> Spending:
         """Return it at a later moment, of a run of which nothing was recorded meanwhile and no stage works.
@@ -104,7 +125,7 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     Traffic and everything else that is paid by use is in no sum, but named. Of a run that was taken over, it is
     the cost up to then, without a present rate.
     """
-    if not view.prices:
+    if not view.prices and not any(stage.used for stage in view.stages):
         return None
     end_known = known_until(view)
     now = now if end_known is None else min(now, end_known)
@@ -112,6 +133,7 @@ def spending_of(view: RunView, now: float) -> Spending | None:
     total, rate = _sum(known, now)
     most, at_most = _sum(may, now)
     paid = [price for price in view.prices if times_possible(view, price)]
+    used_usd, uses = used_by(view, now)
     return Spending(
         usd=total,
         by_stage=_by_stage(view, known, now),
@@ -122,8 +144,26 @@ def spending_of(view: RunView, now: float) -> Spending | None:
         may_usd=max(most - total, _NOTHING),
         may_usd_per_hour=_NOTHING if end_known is not None else max(at_most - rate, _NOTHING),
         at=now if rate else 0.0,
+        used_usd=used_usd,
+        uses=None if end_known is not None else uses,
         is_rate_known=bool(rate) or not any(_goes_on(view, price) for price in view.prices if not price.is_by_use),
     )
+
+
+def used_by(view: RunView, now: float) -> tuple[Decimal, HourlyCost | None]:
+    """Return the cost up to `now` of the parts of nodes that were there and its pods took, and the present rate."""
+    usd, present = _NOTHING, list[NodesUsed]()
+    for stage in view.stages:
+        ends = [since for since, _ in stage.used[1:]]
+        for (since, used), following in zip_longest(stage.used, ends):
+            work = next((one for one in reversed(stage.worked) if one.begin <= since), Period(since, since))
+            end = min((one for one in (following, work.end) if one is not None), default=None)
+            usd += Decimal(used.usd_per_hour) * _hours(Period(since, end), now)
+            present += [used] if end is None and used.nodes else []
+    if not present:
+        return usd, None
+    unpriced, rate = sum(one.unpriced for one in present), sum((Decimal(one.usd_per_hour) for one in present), _NOTHING)
+    return usd, HourlyCost(rate, bool(unpriced), is_known=bool(rate) or not unpriced)
 
 
 def is_steady(view: RunView, now: float) -> bool:
@@ -160,6 +200,8 @@ def spending_fields(spending: Spending | None) -> dict[str, object] | None:
         "by_stage": {stage: decimal_text(usd) for stage, usd in spending.by_stage.items()},
         "unpriced": list(spending.unpriced),
         "by_use": list(spending.by_use),
+        "used_usd": decimal_text(spending.used_usd),
+        "used_usd_per_hour": decimal_text(spending.uses.usd) if spending.uses and spending.uses.is_known else None,
         "simulated": spending.is_simulated,
     }
 

@@ -29,8 +29,8 @@ from actions.run.state.view import PendingChange, RunView, StageView
 from actions.terraform.asking import ask_state
 from actions.terraform.backend import own_backend
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.driver import find_terraform
 from actions.terraform.events import UNOBSERVED
+from actions.terraform.program import find_program, missing_sentence
 from actions.terraform.working_directory import (
     LOCK_FILE,
     STATE_FILE,
@@ -75,6 +75,8 @@ class TerraformStageReport(msgspec.Struct, frozen=True):
     """It has made something, and there is no state any more."""
     unlocked: tuple[Unlocked, ...] = ()
     """Locks of dead holders that were removed."""
+    program: str = "terraform"
+    """The name of the run's program."""
 
     @property
     def vanished(self) -> tuple[str, ...]:
@@ -161,6 +163,7 @@ def _report_of(run_folder: Path, view: RunView, stage: StageView) -> TerraformSt
         unasked=answer.problem,
         is_lost=answer.is_lost,
         unlocked=stage.terraform.unlocked,
+        program=answer.program,
     )
 
 
@@ -169,6 +172,7 @@ class _Answer(msgspec.Struct, frozen=True):
     kept_in: str = ""
     problem: str = ""
     is_lost: bool = False
+    program: str = "terraform"
 
 
 def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
@@ -178,14 +182,15 @@ def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
     try:
         root = work if is_prepared(work) else _root_of(folder, view, stage)
         environment = load_environment(folder) if environment_path(folder).exists() else {}
-        program = find_terraform(environment)
+        program = find_program(environment)
+        name = program.name if program else "terraform"
         kept_in = own_backend(root)
         if not may_hold(view, stage, is_prepared=is_prepared(work), backend=kept_in):
             return _Answer(0)
         store = state_backend_of(view, stage.id, work=work, root=root, environment=environment)
         kept_in = str(store) if store is not None else kept_in
         if program is None:
-            return _Answer(None, kept_in, "The terraform program is not on PATH.")
+            return _Answer(None, kept_in, missing_sentence(environment))
         state = ask_state(program, work, environment, root=root, store=store)
     except (ConsoleError, OSError) as error:
         sentence = error.sentence() if isinstance(error, ConsoleError) else f"{error}."
@@ -193,7 +198,7 @@ def _asked(folder: Path, view: RunView, stage: StageView) -> _Answer:
     is_kept_here = kept_in in ("", "local")
     is_lost = has_lost_state(view, stage, state, is_kept_here=is_kept_here, has_history=has_history(work))
     is_lost = is_lost and not has_unsaved(work)
-    return _Answer(len(state.everything), kept_in, "", is_lost)
+    return _Answer(len(state.everything), kept_in, "", is_lost, name)
 
 
 def _root_of(folder: Path, view: RunView, stage: StageView) -> Path:
@@ -225,7 +230,7 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
         lines.append(f"  the lock {lock.lock_id} of {lock.who}, of {lock.created}, was removed: {lock.reason}")
     if stage.running:
         interrupted = ", interrupted" if stage.is_interrupted else ""
-        lines.append(f"  terraform {stage.running} is running as process {stage.pid}{interrupted}")
+        lines.append(f"  {stage.program} {stage.running} is running as process {stage.pid}{interrupted}")
     if stage.providers:
         lines.append("  providers: " + ", ".join(f"{name} {version}" for name, version in stage.providers.items()))
     if stage.unsaved is not None:
@@ -254,16 +259,16 @@ def _open_lines(stage: TerraformStageReport, run_id: str) -> list[str]:
             continue
         lines.append(f"  {item.address}: {item.how.value if item.how else _fate(item)}")
         if item.is_open:
-            lines.append(f"    {_import_command(stage.folder, item)}")
+            lines.append(f"    {_import_command(stage, item)}")
             lines.append(f"    eksml-tui runs waive {run_id} '{item.address}' --confirm '{item.address}'")
     return lines
 
 
-def _import_command(folder: str, item: PendingChange) -> str:
-    """Return the command that takes a resource into the state of the root in a folder."""
-    place = shlex.quote(folder)
+def _import_command(stage: TerraformStageReport, item: PendingChange) -> str:
+    """Return the command that takes a resource into the state of a stage."""
+    place = shlex.quote(stage.folder)
     options = f"-var-file={VARIABLES_FILE}"
-    return f"terraform -chdir={place} import {options} '{item.address}' {item.resource_id or 'ID'}"
+    return f"{stage.program} -chdir={place} import {options} '{item.address}' {item.resource_id or 'ID'}"
 
 
 def _fate(item: PendingChange) -> str:
@@ -300,7 +305,7 @@ def waive(
             hint=f"Add --confirm '{address}' to waive it.",
         )
     if address == UNSAVED_STATE and found.running:
-        raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
+        raise RefusedError(f"{found.program} {found.running} is running there.", hint="Wait for its end.")
     directory = WorkingDirectory(Path(found.folder), Path(found.folder))
     groups = {VANISHED_STATE: found.vanished, UNOBSERVED: found.unobserved}
     for name in groups.get(address, (address,)):

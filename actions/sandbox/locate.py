@@ -69,7 +69,8 @@ class RunningSandbox(msgspec.Struct, frozen=True):
     def environment(self, region: str = "") -> dict[str, str]:
         """Return the variables with which AWS clients reach its account instead of AWS.
 
-        Where there is no `terraform`, PATH leads to its own, first: what one has begun, another does not continue.
+        Where there is neither `terraform` nor `tofu`, PATH leads to its own, first: what one has begun, another does
+        not continue.
         """
         path = os.environ.get("PATH", os.defpath)
         return {
@@ -80,7 +81,11 @@ class RunningSandbox(msgspec.Struct, frozen=True):
             "AWS_SHARED_CREDENTIALS_FILE": str(self.credentials),
             "AWS_PROFILE": "default",
             "AWS_DEFAULT_PROFILE": "default",
-            **({} if shutil.which("terraform") else {"PATH": f"{self.programs}{os.pathsep}{path}"}),
+            **(
+                {}
+                if shutil.which("terraform") or shutil.which("tofu")
+                else {"PATH": f"{self.programs}{os.pathsep}{path}"}
+            ),
             **past_proxies(os.environ),
             **dict.fromkeys(_OTHERS_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
         }

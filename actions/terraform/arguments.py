@@ -16,11 +16,6 @@ from actions.terraform.working_directory import PLAN_FILE, UPDATE_PLAN_FILE, VAR
 LOCK_PATIENCE = "20s"
 
 
-def version_arguments(program: Path) -> list[str]:
-    """`terraform version` as JSON."""
-    return [*_bare(program, "version"), "-json"]
-
-
 def init_arguments(program: Path, *, has_lock_file: bool, is_configured: bool = False) -> list[str]:
     """`terraform init`; an existing lock file is obeyed, not rewritten.
 

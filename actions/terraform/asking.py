@@ -17,6 +17,7 @@ from actions.terraform import arguments
 from actions.terraform.backend import StateBackend, own_backend
 from actions.terraform.events import read_events
 from actions.terraform.failure import UninitialisedError, backend_failure, failure_of
+from actions.terraform.program import without_warnings
 from actions.terraform.state import EMPTY_STATE, StateFile, read_state
 from actions.terraform.working_directory import STATE_FILE, is_prepared
 
@@ -35,7 +36,7 @@ def ask_state(
     """Return the state of a root, from Terraform. Blocks, up to some seconds; writes nothing.
 
     Args:
-        program: The `terraform` program.
+        program: Of Terraform or OpenTofu.
         work: The working directory of the root; it may not exist.
         environment: Variables for the program in addition to the usual ones.
         root: The root, for the backend that it configures itself; the working directory by default.
@@ -49,7 +50,9 @@ def ask_state(
     """
     if own_backend(root or work):
         if not is_prepared(work):
-            raise UninitialisedError("The root is not initialised in its folder here.", hint="Run: terraform init.")
+            raise UninitialisedError(
+                "The root is not initialised in its folder here.", hint=f"Run: {program.name} init."
+            )
         return read_state(_run(arguments.state_pull_arguments(program), work, environment))
     with tempfile.TemporaryDirectory(prefix="eksml-state-") as name:
         folder = Path(name)
@@ -65,11 +68,10 @@ def ask_state(
 
 def _run(argv: Sequence[str], folder: Path, environment: Mapping[str, str]) -> bytes:
     try:
-        return run_tool_now(
-            argv, deadline_seconds=SECONDS, directory=folder, extra_environment={**environment, **CLI_ENVIRONMENT}
-        )
+        known = {**environment, **CLI_ENVIRONMENT}
+        return without_warnings(run_tool_now(argv, deadline_seconds=SECONDS, directory=folder, extra_environment=known))
     except UnreachableError as error:
-        raise UnreachableError(f"terraform {argv[1]} did not end within {SECONDS:.0f} s.") from error
+        raise UnreachableError(f"{Path(argv[0]).name} {argv[1]} did not end within {SECONDS:.0f} s.") from error
     except ToolError as error:
         raise tool_failure(argv, error) from error
 

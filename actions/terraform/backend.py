@@ -79,16 +79,16 @@ def asks_aws(environment: Mapping[str, str]) -> bool:
     return not address or (urlsplit(address).hostname or "").endswith(_AWS_HOSTS)
 
 
-def require_locks(version: tuple[int, int], store: str) -> None:
-    """Refuse a Terraform whose `s3` backend cannot lock a state in the bucket itself.
+def require_locks(version: tuple[int, int], store: str, title: str = "Terraform") -> None:
+    """Refuse a program whose `s3` backend cannot lock a state in the bucket itself.
 
     Raises:
         RefusedError: It is too old.
     """
     if version < OLDEST_FOR_HOME:
         raise RefusedError(
-            f"Terraform {version[0]}.{version[1]} cannot lock a state in {store}: use_lockfile came with 1.10.",
-            hint="Install Terraform 1.10 or later, or launch without a store.",
+            f"{title} {version[0]}.{version[1]} cannot lock a state in {store}: use_lockfile came with 1.10.",
+            hint=f"Install {title} 1.10 or later, or launch without a store.",
         )
 
 

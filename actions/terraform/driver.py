@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.decoding import decode_json
-from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
+from actions.base.errors import FormatError, RefusedError, ToolError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.guard import require_guard
 from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
@@ -43,6 +42,7 @@ from actions.terraform.plans import (
     Variables,
     read_plan,
 )
+from actions.terraform.program import fetch_version, product_of, registry_of, without_warnings
 from actions.terraform.providers import installing
 from actions.terraform.state import (
     EMPTY_STATE,
@@ -51,7 +51,6 @@ from actions.terraform.state import (
     StateLock,
     ended_holder,
 )
-from actions.terraform.version import fetch_version
 from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
@@ -81,7 +80,7 @@ class TerraformDriver:
         root: The root in the blueprint's folder.
         work: Private folder for the copy of the root, its state, plans and output.
         environment: Variables for the program in addition to the usual ones: credentials, region, proxies.
-        program: The `terraform` program.
+        program: Of Terraform or OpenTofu.
         clock: The machine's by default.
         modules: Folder of archives of modules, which are then not fetched.
         providers: Folder of archives of providers, likewise.
@@ -103,8 +102,9 @@ class TerraformDriver:
         clock = clock or SystemClock()
         self._clock = clock
         self._store = store
-        self._directory = WorkingDirectory(root, work)
+        self._directory = WorkingDirectory(root, work, program=program)
         self._program = program
+        self.program_name = program.name
         self._modules = modules
         self._providers = providers
         self._environment = {**environment, **CLI_ENVIRONMENT}
@@ -118,7 +118,8 @@ class TerraformDriver:
             variables: The root's, written there for commands by hand; `None` if a plan follows, which writes them.
 
         Returns:
-            A sentence on the recorded providers, if the root pins none: later inits of this folder install no others.
+            Sentences on the recorded providers, if the root pins none of the program's registry: later inits of this
+            folder install no others.
 
         Raises:
             UnsavedStateError: An earlier operation could not save its state.
@@ -136,18 +137,22 @@ class TerraformDriver:
         store = await self._usable_home()
         self._directory.prepare(store.configuration() if store else b"")
         if self._modules is not None:
-            install_modules(self._directory.root, self._directory.folder, self._modules)
-        is_locked = self._directory.has_lock_file
+            install_modules(
+                self._directory.root, self._directory.folder, self._modules, registry=registry_of(self._program)
+            )
+        is_locked = self._directory.pins_providers
         is_configured = store is not None and self._directory.is_configured
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked, is_configured=is_configured)
         folder = self._directory.folder
-        async with installing(folder, self._environment, self._clock, mirror=self._providers) as cached:
+        async with installing(
+            folder, self._environment, self._clock, mirror=self._providers, registry=registry_of(self._program)
+        ) as cached:
             await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS, variables=cached)
         if variables is not None:
             self._directory.write_variables(variables)
         recorded = {} if is_locked else locked_providers(self._directory.folder / LOCK_FILE)
         named = ", ".join(f"{name} {version}" for name, version in recorded.items())
-        return f"The root pins no providers. Recorded for this run: {named}." if named else ""
+        return f"{self._directory.unpinned()} Recorded for this run: {named}." if named else ""
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
         """Compute and save a plan.
@@ -181,7 +186,7 @@ class TerraformDriver:
             UnknownEndError: The end of an adopted apply was not observed.
             ToolError: A resource could not be made; those that were made are in the state.
         """
-        refuse_if_readonly("terraform apply")
+        refuse_if_readonly(f"{self.program_name} apply")
         if self.running() != "apply":
             self._require_idle()
             self._directory.require_saved_state()
@@ -205,7 +210,7 @@ class TerraformDriver:
             ConflictError: Another process has locked the state, or another operation is running.
             ToolError: Something could not be destroyed; it is still in the state.
         """
-        refuse_if_readonly("terraform destroy")
+        refuse_if_readonly(f"{self.program_name} destroy")
         if self.running() != "destroy":
             self._require_idle()
             self._directory.require_saved_state()
@@ -327,7 +332,7 @@ class TerraformDriver:
         if not is_newer and (known.lineage or known.addresses):
             why = "It is not newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
             raise self._directory.unsaved_error(why)
-        refuse_if_readonly("terraform state push")
+        refuse_if_readonly(f"{self.program_name} state push")
         await self._query(arguments.state_push_arguments(self._program, UNSAVED_STATE))
         self._directory.put_unsaved_state_aside(PUSHED_STATE)
         count = len(unsaved.addresses)
@@ -343,7 +348,7 @@ class TerraformDriver:
             StateLockedError: Another process has locked the state.
             ToolError: Terraform refuses.
         """
-        refuse_if_readonly("terraform apply")
+        refuse_if_readonly(f"{self.program_name} apply")
         self._require_idle()
         self._directory.require_saved_state()
         self._directory.write_variables(variables)
@@ -391,7 +396,7 @@ class TerraformDriver:
         Raises:
             StateLockedError: Another process has it.
         """
-        refuse_if_readonly("terraform untaint")
+        refuse_if_readonly(f"{self.program_name} untaint")
         await self._query(arguments.lock_arguments(self._program))
 
     async def unlock(self, lock: StateLock) -> None:
@@ -400,7 +405,7 @@ class TerraformDriver:
         Raises:
             ToolError: It is not the lock that is held now.
         """
-        refuse_if_readonly("terraform force-unlock")
+        refuse_if_readonly(f"{self.program_name} force-unlock")
         await self._query(arguments.unlock_arguments(self._program, lock.id))
 
     async def _usable_home(self) -> StateBackend | None:
@@ -411,13 +416,13 @@ class TerraformDriver:
         """
         if self._store is None or own_backend(self._directory.root):
             return None
-        require_locks(await fetch_version(self._program), str(self._store))
+        require_locks(await fetch_version(self._program), str(self._store), product_of(self._program))
         return self._store
 
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:
         operation = self._operations[name]
         if operation.identity() is None:
-            await require_guard(f"terraform {name}")
+            await require_guard(f"{self.program_name} {name}")
             self._start(operation, argv)
         recent: deque[TerraformEvent] = deque(maxlen=_REMEMBERED_EVENTS)
         progress, refused = OperationProgress(name), ""
@@ -438,7 +443,7 @@ class TerraformDriver:
         if exit_code == 0 or (exit_code is None and progress.is_summarised):
             return
         if exit_code is None and not progress.errors and not progress.has_heard:
-            raise UnknownEndError(f"The end of terraform {name} was not observed.", hint="Plan again.")
+            raise UnknownEndError(f"The end of {self.program_name} {name} was not observed.", hint="Plan again.")
         raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
@@ -455,7 +460,9 @@ class TerraformDriver:
     def _require_idle(self) -> None:
         name = self.running()
         if name:
-            raise RefusedError(f"Terraform {name} is still running here.", hint="Wait for its end, or interrupt it.")
+            raise RefusedError(
+                f"{self.program_name} {name} is still running here.", hint="Wait for its end, or interrupt it."
+            )
 
     async def _query(
         self,
@@ -464,7 +471,7 @@ class TerraformDriver:
         deadline_seconds: float = QUERY_DEADLINE_SECONDS,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
-        await require_guard(f"terraform {argv[1]}")
+        await require_guard(f"{self.program_name} {argv[1]}")
         environment, log = {**self._environment, **variables}, self._directory.folder / QUERY_LOG
         is_locking = any(word.startswith("-lock-timeout") for word in argv)
         logged = logged_to(log, environment) if is_locking else {}
@@ -478,13 +485,15 @@ class TerraformDriver:
             )
             has_failed = False
         except UnreachableError as error:
-            raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
+            raise UnreachableError(
+                f"{self.program_name} {argv[1]} did not end within {deadline_seconds:.0f} s."
+            ) from error
         except ToolError as error:
             raise tool_failure(argv, error) from error
         finally:
             if logged:
                 self._forget_log(argv[1], log, has_failed=has_failed)
-        return shown
+        return without_warnings(shown)
 
     def _forget_log(self, name: str, log: Path, *, has_failed: bool) -> None:
         """Remove the log of a command that has ended; record the locks that it may have left."""
@@ -512,28 +521,6 @@ def _record_deletions(directory: WorkingDirectory, progress: OperationProgress) 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def find_terraform(environment: Mapping[str, str] = MappingProxyType({})) -> Path | None:
-    """Return the `terraform` program on PATH, `None` if there is none.
-
-    Args:
-        environment: Variables of a run, which may have a PATH of its own.
-    """
-    found = shutil.which("terraform", path=environment.get("PATH"))
-    return Path(found) if found else None
-
-
-def require_terraform(environment: Mapping[str, str]) -> Path:
-    """Return the `terraform` program; see `find_terraform`.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    program = find_terraform(environment)
-    if program is None:
-        raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
-    return program
 
 
 def _newest_change(operations: Mapping[str, DetachedOperation]) -> str:

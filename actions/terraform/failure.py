@@ -27,6 +27,7 @@ _ABOUT_WARNINGS = "There are some problems with the CLI configuration:"
 _NO_PROVIDERS = (
     "Failed to query available provider packages",
     "Failed to install provider",
+    "Failed to resolve provider packages",
     "Failed to download module",
     "Error accessing remote module registry",
     "Could not download module",
@@ -83,19 +84,21 @@ class StateLockedError(ConflictError):
 
     Args:
         lock: The lock, as described by the backend.
-        folder: The working directory, for the command that removes the lock.
+        program: The program, for the command that removes the lock.
+        folder: The working directory, for that, too.
     """
 
-    def __init__(self, lock: StateLock, *, folder: Path | None = None) -> None:
+    def __init__(self, lock: StateLock, *, program: str = "terraform", folder: Path | None = None) -> None:
         who = f" by {lock.who} since {lock.created or 'an unknown time'}" if lock.who else ""
         number = f" (lock {lock.id})" if lock.id else ""
         unlock = f" {lock.id}" if lock.id else ""
-        program = f"terraform -chdir={folder}" if folder is not None else "terraform"
+        command = f"{program} -chdir={folder}" if folder is not None else program
         super().__init__(
             f"The Terraform state is locked{who}{number}.",
-            hint=f"Wait for its release; if that process is certainly gone: {program} force-unlock{unlock}.",
+            hint=f"Wait for its release; if that process is certainly gone: {command} force-unlock{unlock}.",
         )
         self.lock = lock
+        self.program = program
 
 
 def failure_of(
@@ -119,7 +122,7 @@ def failure_of(
     """
     problems = [event for event in events if event.kind is EventKind.DIAGNOSTIC and event.severity == "error"]
     text = "\n".join(f"{event.message}\n{event.detail}" for event in problems or _texts(events))
-    known = _known(text)
+    known = _known(text, Path(argv[0]).name)
     if known is not None:
         return known
     progress = progress or OperationProgress.of("", events)
@@ -255,21 +258,21 @@ def backend_failure(text: str) -> ConsoleError | None:
     return UnreachableError(f"The Terraform state in S3 cannot be reached ({found[1]}: {why}).", hint="Try again.")
 
 
-def _known(text: str) -> ConsoleError | None:
+def _known(text: str, program: str) -> ConsoleError | None:
     """Return the error for causes that need a step of their own; `None` for all others."""
     flat = " ".join(text.replace("│", " ").split())  # plain output is wrapped and framed
     if _NO_LOCK in text:
-        return backend_failure(text) or StateLockedError(read_lock(text))
+        return backend_failure(text) or StateLockedError(read_lock(text), program=program)
     if "Saved plan is stale" in flat:
         return StalePlanError("The state has changed since the plan was made.", hint="Plan and approve again.")
     if _NO_STATE in flat:
         return NoStateError("The root has no state.")
     if any(words in flat for words in _UNINITIALISED):
-        return UninitialisedError("The root is not initialised in its folder here.", hint="Run: terraform init.")
+        return UninitialisedError("The root is not initialised in its folder here.", hint=f"Run: {program} init.")
     if any(words in flat for words in _OTHER_PROVIDERS):
         return RefusedError(
             "The providers are not those that the root's lock file records.",
-            hint="Correct .terraform.lock.hcl with `terraform providers lock`, or the mirror that they come from.",
+            hint=f"Correct .terraform.lock.hcl with `{program} providers lock`, or the mirror that they come from.",
         )
     if any(words in flat for words in _NO_PROVIDERS):
         return UnreachableError(

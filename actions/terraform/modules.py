@@ -24,9 +24,9 @@ from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, FormatError
 from actions.base.files import asset, private_directory, read_file, write_private
 from actions.terraform.hcl import blocks_in, source_of
+from actions.terraform.program import PUBLIC_REGISTRY
 from actions.terraform.working_directory import MODULES_FOLDER
 
-_REGISTRY = "registry.terraform.io/"
 _MAX_UNPACKED_BYTES = 32 << 20
 MAX_ARCHIVE_BYTES = 8 << 20
 """Of one release. terraform-aws-eks 20.37.2 has 0.3 MB."""
@@ -155,13 +155,14 @@ def dirhash(files: Mapping[str, bytes]) -> str:
     return "h1:" + base64.b64encode(hashlib.sha256("".join(lines).encode()).digest()).decode()
 
 
-def install_modules(root: Path, work: Path, archives: Path) -> tuple[str, ...]:
+def install_modules(root: Path, work: Path, archives: Path, *, registry: str = PUBLIC_REGISTRY) -> tuple[str, ...]:
     """Put the pinned releases that a root calls where `terraform init` looks first.
 
     Args:
         root: The root.
         work: Its working directory; with modules in it already, it is left alone.
         archives: The folder of archives that the run was launched with; it may not exist.
+        registry: From which the program takes modules whose sources name none.
 
     Returns:
         The keys of what was put there; empty if one archive is missing: then Terraform fetches all modules itself.
@@ -183,17 +184,17 @@ def install_modules(root: Path, work: Path, archives: Path) -> tuple[str, ...]:
     }
     for call in calls:
         _write_files(private_directory(work / MODULES_FOLDER / call.path), contents[call.release.key])
-    manifest = msgspec.json.encode({"Modules": [{"Key": "", "Source": "", "Dir": "."}, *map(_entry, calls)]})
-    write_private(work / MODULES_FOLDER / "modules.json", manifest)
+    entries = [{"Key": "", "Source": "", "Dir": "."}, *(_entry(call, registry) for call in calls)]
+    write_private(work / MODULES_FOLDER / "modules.json", msgspec.json.encode({"Modules": entries}))
     return tuple(contents)
 
 
-def _entry(call: ModuleCall) -> dict[str, str]:
+def _entry(call: ModuleCall, registry: str) -> dict[str, str]:
     """Return a line of `modules.json`, as Terraform writes it."""
     folder = PurePosixPath(MODULES_FOLDER, call.path, call.folder)
     return {
         "Key": call.path,
-        "Source": f"{_REGISTRY}{call.source}",
+        "Source": f"{registry}/{call.source}",
         "Version": call.release.version,
         "Dir": str(folder),
     }

@@ -18,13 +18,13 @@ from actions.base.decoding import decode_json
 from actions.base.errors import RefusedError
 from actions.base.files import private_directory, read_file, take_lock, user_cache_folder, write_private
 from actions.base.readonly import refuse_if_readonly
+from actions.terraform.program import PUBLIC_REGISTRY
 from actions.terraform.working_directory import PROVIDERS_FOLDER
 
 LOCK_FILE = "eksml-tui.lock"
 _USERS_FILE = "eksml-tui.users.json"
 _LEVELS = "*/*/*/*/*"
 """Host, owner, name, version, platform: the folders of a cache, and those of a working directory."""
-_PUBLIC = "registry.terraform.io"
 
 
 class CachedProvider(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ def survey_providers(works: Iterable[Path] = (), *, cache: Path | None = None) -
         used.setdefault(link.resolve(), []).append(work)
     return tuple(
         CachedProvider(
-            name="/".join(folder.relative_to(place).parts[:3]).removeprefix(f"{_PUBLIC}/"),
+            name="/".join(folder.relative_to(place).parts[:3]).removeprefix(f"{PUBLIC_REGISTRY}/"),
             version=folder.parts[-2],
             platform=folder.parts[-1],
             folder=folder,

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -26,18 +26,20 @@ from actions.terraform import plugin_cache
 from actions.terraform.backend import own_backend
 from actions.terraform.hcl import blocks_in, source_of
 from actions.terraform.plugin_cache import note_user, plugin_cache_folder
-from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER
+from actions.terraform.program import PUBLIC_REGISTRY
+from actions.terraform.working_directory import LOCK_FILE, MODULES_FOLDER, PROVIDERS_FOLDER, locked_providers
 
 CACHE_VARIABLE = "TF_PLUGIN_CACHE_DIR"
 CONFIGURATION_VARIABLE = "TF_CLI_CONFIG_FILE"
 MAX_PACKAGE_BYTES = 512 << 20
 """Of one archive. hashicorp/aws 5.100.0 has 0.16 GB."""
 
-_REGISTRY = "registry.terraform.io"
 _RELEASES = "https://releases.hashicorp.com"
 _OWNER = "hashicorp/"
 """Owner of the providers whose archives are at `_RELEASES`."""
 _SETTINGS_FILE = "init.tfrc"
+_MIRROR = ".mirror"
+"""Links to archives, for the time of an init."""
 _LOOK_SECONDS = 0.2
 _BLOCK = re.compile(r'^provider "registry\.terraform\.io/(?P<name>[^"]+)" \{(?P<body>.*?)^\}', re.M | re.S)
 _VERSION = re.compile(r'^\s*version\s*=\s*"([^"]+)"', re.M)
@@ -68,7 +70,7 @@ class ProviderPackage(msgspec.Struct, frozen=True):
 
     def path_in(self, mirror: Path, platform: str) -> Path:
         """Return the path of its archive in a mirror, where Terraform looks for it."""
-        return mirror / _REGISTRY / self.name / self.file_name(platform)
+        return mirror / PUBLIC_REGISTRY / self.name / self.file_name(platform)
 
     def url(self, platform: str) -> str:
         """Return the address of its archive; empty if it has to be asked of the registry."""
@@ -130,7 +132,12 @@ def discard_installed(work: Path) -> None:
 
 @asynccontextmanager
 async def installing(
-    work: Path, environment: Mapping[str, str], clock: Clock, *, mirror: Path | None = None
+    work: Path,
+    environment: Mapping[str, str],
+    clock: Clock,
+    *,
+    mirror: Path | None = None,
+    registry: str = PUBLIC_REGISTRY,
 ) -> AsyncIterator[dict[str, str]]:
     """Give the variables for an init in a working directory: those of the shared cache, and of a mirror.
 
@@ -139,6 +146,7 @@ async def installing(
         environment: Of the init, beside this process' own.
         clock: Waits for another init that uses the cache.
         mirror: Folder of archives; it may not exist.
+        registry: Of the program.
 
     Raises:
         ConfigError: The cache cannot be made.
@@ -147,8 +155,8 @@ async def installing(
     if not _needs_providers(work):
         yield {}
         return
-    configured = _configuration(known)
-    given = _mirror_settings(work, configured, mirror)
+    configured = _configuration(known, registry)
+    given = _mirror_settings(work, configured, mirror, registry)
     try:
         if known.get(CACHE_VARIABLE) or _OWN_CACHE.search(configured):
             yield given
@@ -161,37 +169,51 @@ async def installing(
             yield {**given, CACHE_VARIABLE: str(cache)}
     finally:
         (work / _SETTINGS_FILE).unlink(missing_ok=True)
+        shutil.rmtree(work / _MIRROR, ignore_errors=True)
 
 
 def _needs_providers(work: Path) -> bool:
     return any(block.headers[-1][0] in _PROVIDERS for block in blocks_in(source_of(work)) if block.headers[-1])
 
 
-def _configuration(known: Mapping[str, str]) -> str:
+def _configuration(known: Mapping[str, str], registry: str) -> str:
     """Return the text of the operator's CLI configuration; empty if there is none."""
-    path = known.get(CONFIGURATION_VARIABLE) or str(Path(known.get("HOME") or Path.home()) / ".terraformrc")
-    try:
-        return read_file(Path(path)).decode(errors="replace")
-    except OSError:
-        return ""
+    home = Path(known.get("HOME") or Path.home())
+    places = [home / ".terraformrc"]
+    if registry != PUBLIC_REGISTRY:
+        places = [home / ".tofurc", *places, Path(known.get("XDG_CONFIG_HOME") or home) / "opentofu" / "tofurc"]
+    if known.get(CONFIGURATION_VARIABLE):
+        places = [Path(known[CONFIGURATION_VARIABLE])]
+    for place in places:
+        with suppress(OSError):
+            return read_file(place).decode(errors="replace")
+    return ""
 
 
-def _mirror_settings(work: Path, configured: str, mirror: Path | None) -> dict[str, str]:
+def _mirror_settings(work: Path, configured: str, mirror: Path | None, registry: str) -> dict[str, str]:
     """Write a CLI configuration that takes what the mirror has from there, and the rest from its origin.
 
-    It repeats the operator's own, perhaps with tokens, so it lives no longer than the init.
+    It repeats the operator's own, perhaps with tokens, so it lives no longer than the init. An archive of a provider is
+    good for either program, so links to it have the name of its registry.
     """
     if mirror is None or not mirror.is_dir() or _OWN_MIRROR.search(configured):
         return {}
     platform = this_platform()
-    packages = locked_packages(work / LOCK_FILE)
-    names = [package.name for package in packages if package.path_in(mirror, platform).is_file()]
-    if not names:
+    locked = locked_providers(work / LOCK_FILE).items()
+    packages = [ProviderPackage(name, version, frozenset()) for name, version in locked]
+    held = [package for package in packages if package.path_in(mirror, platform).is_file()]
+    if not held:
         return {}
-    listed = _quoted(f"{_REGISTRY}/{name}" for name in names)
+    links = (work / _MIRROR).absolute()
+    for package in held:
+        link = links / registry / package.name / package.file_name(platform)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(package.path_in(mirror, platform).absolute())
+    listed = _quoted(f"{registry}/{package.name}" for package in held)
     text = (
         f"{configured}\nprovider_installation {{\n"
-        f"  filesystem_mirror {{\n    path    = {_quoted([str(mirror)])[1:-1]}\n    include = {listed}\n  }}\n"
+        f"  filesystem_mirror {{\n    path    = {_quoted([str(links)])[1:-1]}\n    include = {listed}\n  }}\n"
         f"  direct {{\n    exclude = {listed}\n  }}\n}}\n"
     )
     write_private(work / _SETTINGS_FILE, text.encode())

@@ -17,6 +17,7 @@ from actions.base.untrusted import one_line
 from actions.base.wording import listed
 from actions.terraform.backend import OVERRIDE_FILE
 from actions.terraform.failure import NoPlanError, UnsavedStateError
+from actions.terraform.program import PUBLIC_REGISTRY, registry_of
 from actions.terraform.state import DeadHolder, StateFile, read_state
 
 PLAN_FILE = "run.tfplan"
@@ -73,11 +74,13 @@ class WorkingDirectory:
     Args:
         root: The root in the blueprint's folder. Never written to.
         folder: Created if needed, mode 0700.
+        program: That is started in it.
     """
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, *, program: Path = Path("terraform")) -> None:
         self.root = root
         self.folder = folder
+        self._program = program
 
     def prepare(self, override: bytes = b"") -> None:
         """Copy the root's files in. Existing state, providers and saved plans stay.
@@ -95,6 +98,8 @@ class WorkingDirectory:
         for source in sources:
             if source.is_symlink():
                 raise BlueprintError(f"{source.name} is a symbolic link.", file=str(self.root), hint="Copy the file.")
+            if source.name == LOCK_FILE and self._is_recorded(source):
+                continue
             if source.is_file() and source.name.endswith(_COPIED):
                 write_private(self.folder / source.name, read_file(source))
             elif source.is_dir() and not source.name.startswith("."):
@@ -158,7 +163,7 @@ class WorkingDirectory:
         return UnsavedStateError(
             f"An earlier apply could not save its state; it is in {self.folder / UNSAVED_STATE}.{held}"
             + (f" {why}" if why else ""),
-            hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
+            hint=f"Run: cd {self.folder} && {self._program.name} state push {UNSAVED_STATE}, then remove that file.",
         )
 
     def unsaved_state(self) -> StateFile | None:
@@ -226,9 +231,29 @@ class WorkingDirectory:
         return copy
 
     @property
-    def has_lock_file(self) -> bool:
-        """True if providers are pinned by hash: by the root, or by this folder's first init."""
-        return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
+    def pins_providers(self) -> bool:
+        """True if the program's providers are pinned by hash: by the root, or by this folder's first init."""
+        return self._pins(self.folder / LOCK_FILE)
+
+    def unpinned(self) -> str:
+        """Return a sentence on a root that does not pin the program's providers."""
+        if not (self.root / LOCK_FILE).is_file():
+            return "The root pins no providers."
+        return (
+            f"The root pins providers of {PUBLIC_REGISTRY}, and {self._program.name} takes those of "
+            f"{registry_of(self._program)}, whose digests are others."
+        )
+
+    def _is_recorded(self, pinned: Path) -> bool:
+        """Return whether a first init has recorded providers beside a root's lock file that pins another registry's."""
+        return self._pins(self.folder / LOCK_FILE) and not self._pins(pinned)
+
+    def _pins(self, lock_file: Path) -> bool:
+        try:
+            text = read_file(lock_file).decode(errors="replace")
+        except FileNotFoundError:
+            return False
+        return registry_of(self._program) in text or PUBLIC_REGISTRY not in text
 
     @property
     def is_configured(self) -> bool:

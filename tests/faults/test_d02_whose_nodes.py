@@ -19,7 +19,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
 from actions.run.objects.inventory import inventory_of
 from actions.run.objects.node_claims import NodeClaimRecorder
-from actions.run.state.records import Owned, RunAccount, TerraformBody
+from actions.run.state.records import NodesUsed, Owned, RunAccount, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 from actions.run.teardown.drain import drain_nodes
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
@@ -62,8 +62,8 @@ class Notebook:
     async def terraform(self) -> TerraformMemory:
         return TerraformMemory()
 
-    async def remember(self, body: TerraformBody) -> None:
-        raise AssertionError("there is no Terraform here")
+    async def remember(self, body: TerraformBody | NodesUsed) -> None:
+        assert isinstance(body, NodesUsed), "there is no Terraform here"
 
     async def identify(self, account: RunAccount) -> None:
         raise AssertionError("AWS is not asked")

@@ -25,8 +25,9 @@ from actions.run.state.view import RunState, RunView, StageState
 from actions.run.terraform_changes import terraform_report, terraform_table, waive
 from actions.terraform import arguments
 from actions.terraform.backend import StateBackend
-from actions.terraform.driver import TerraformDriver, find_terraform
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.failure import StateLockedError
+from actions.terraform.program import require_program
 from actions.terraform.state import is_of_the_dead
 from tests.faults import roots
 from tests.faults.roots import Root
@@ -239,7 +240,7 @@ async def test_a_lock_of_a_machine_of_which_nobody_says_that_it_is_gone_is_waite
     assert view.state is RunState.FAILED
     message = view.stage("net").message
     assert f"locked by {SELF} since" in message
-    assert f"terraform -chdir={roots.work_folder(copy)} force-unlock" in message
+    assert f"{require_program().name} -chdir={roots.work_folder(copy)} force-unlock" in message
     assert view.stage("net").terraform.unlocked == ()
     assert [key for key in keys() if key.endswith(".tflock")]
 
@@ -283,13 +284,11 @@ async def test_the_lock_of_a_short_command_whose_answer_was_lost_is_known_as_our
     folder = make()
     root.go_on.touch()
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
-    program = find_terraform()
-    assert program is not None
     driver = TerraformDriver(
         folder / "blueprint" / "terraform" / "net",
         roots.work_folder(folder),
         {},
-        program=program,
+        program=require_program(),
         store=StateBackend(
             BUCKET, parse_store(HOME).key(run_key(folder.name, "terraform/net.tfstate")), "us-west-2", is_aws=False
         ),

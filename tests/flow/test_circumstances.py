@@ -178,7 +178,7 @@ def test_a_real_launch_without_terraform_is_refused_before_anything_is_made(demo
     kubeconfig = str(demo.kubeconfig())
     done = play(demo, NEEDS_TERRAFORM, "--kubeconfig", kubeconfig, environment=without_terraform(demo))
     assert done.returncode == 1
-    assert "needs the terraform program for network" in done.stdout
+    assert "needs Terraform for network: The terraform program is not on PATH" in done.stdout
     assert demo.run_folders() == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.terraform.driver import find_terraform
+from actions.terraform.program import find_program
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import LIMIT_SECONDS, Life
 from tests.schedules.machine import a_machine, can_mount
@@ -42,7 +42,7 @@ class Played(msgspec.Struct):
 def impossible_here() -> dict[FaultKind, str]:
     """Kinds that cannot be injected on this machine, and why."""
     found = {} if can_mount() else {FaultKind.FULL_DISK: "this user may not mount a small disk"}
-    if find_terraform() is None:
+    if find_program() is None:
         found |= dict.fromkeys(ONLY_WITH_TERRAFORM, "terraform is not on PATH")
     return found
 

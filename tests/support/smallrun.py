@@ -17,7 +17,7 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
-from actions.run.state.records import RequestKind, RunAccount, TerraformBody
+from actions.run.state.records import NodesUsed, RequestKind, RunAccount, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 
 _CLOCK = SystemClock()
@@ -93,8 +93,8 @@ class Unheard:
     async def terraform(self) -> TerraformMemory:
         return TerraformMemory()
 
-    async def remember(self, body: TerraformBody) -> None:
-        raise AssertionError("no Terraform is at work")
+    async def remember(self, body: TerraformBody | NodesUsed) -> None:
+        assert isinstance(body, NodesUsed), "no Terraform is at work"
 
     async def identify(self, account: RunAccount) -> None:
         raise AssertionError("AWS is not asked")

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from actions.terraform.program import registry_of, require_program
+from actions.terraform.providers import this_platform
 from actions.terraform.working_directory import locked_providers
 from tests.support.authorities import downloading_environment
 from tests.support.missing import skip_without
@@ -89,13 +91,13 @@ def provider_mirror(folder: Path, account: Path | None = None) -> Path:
         folder: Of the mirror.
         account: The account's folder, for a Terraform whose environment cannot be given `STUB_ACCOUNT`.
     """
-    program = provider_program()
+    program, installer = provider_program(), require_program()
     versions: dict[str, str] = {}
     for root in sorted(ROOTS.iterdir()):
         versions |= locked_providers(root / ".terraform.lock.hcl")
     versions |= {"hashicorp/null": "3.2.4", "hashicorp/cloudinit": "2.3.7"}
     for name, version in versions.items():
-        package = folder / "registry.terraform.io" / name / version / _platform()
+        package = folder / registry_of(installer) / name / version / this_platform()
         package.mkdir(parents=True)
         target = package / f"terraform-provider-{name.rpartition('/')[2]}_v{version}_x5"
         if account is None:
@@ -107,12 +109,6 @@ def provider_mirror(folder: Path, account: Path | None = None) -> Path:
             target.write_text(f"#!/bin/sh\nSTUB_ACCOUNT='{account}' exec '{named}' \"$@\"\n")
             target.chmod(0o755)
     return folder
-
-
-@cache
-def _platform() -> str:
-    shown = subprocess.run(["terraform", "version", "-json"], check=True, capture_output=True, timeout=60)
-    return str(json.loads(shown.stdout)["platform"])
 
 
 class StubAccount:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from actions.blueprint.catalogue import load_blueprint
+from actions.terraform.program import PROGRAM_VARIABLE, registry_of, require_program
 from tests.support.missing import needs
 from tests.support.program import Program
 from tests.support.scripting import Playing
@@ -93,7 +94,7 @@ def program(tmp_path: Path, account: StubAccount, terraform_environment: Mapping
     chosen.write_text(
         re.sub(r'filesystem_mirror \{ path = ".*" \}', f'filesystem_mirror {{ path = "{mirror}" }}', settings)
     )
-    started = Playing(tmp_path, {"TF_CLI_CONFIG_FILE": str(chosen)})
+    started = Playing(tmp_path, {"TF_CLI_CONFIG_FILE": str(chosen), PROGRAM_VARIABLE: str(require_program())})
     yield started
     started.end_all()
 
@@ -110,9 +111,8 @@ def a_blueprint(folder: Path, name: str) -> str:
     for root in ROOTS.iterdir():
         copy = copied_root(root.name, place / "common" / "terraform" / root.name)
         main = copy / "main.tf"
-        main.write_text(
-            main.read_text().replace('"terraform-aws-modules/', '"registry.terraform.io/terraform-aws-modules/')
-        )
+        named = f'"{registry_of(require_program())}/terraform-aws-modules/'
+        main.write_text(main.read_text().replace('"terraform-aws-modules/', named))
     (place / "common" / "terraform" / "nodes" / "joining.tf").write_text(_joining())
     (place / "common" / "terraform" / "registry" / "outputs_override.tf").write_text(_REGISTRY)
     return load_blueprint(place).cluster.name

@@ -15,8 +15,9 @@ from threading import Thread
 import pytest
 
 from actions.terraform import providers
-from actions.terraform.driver import TerraformDriver, find_terraform
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.modules import dirhash
+from actions.terraform.program import find_program
 from actions.terraform.providers import this_platform
 from actions.terraform.working_directory import LOCK_FILE
 from tests.terraform.stub import StubAccount, provider_program
@@ -106,7 +107,7 @@ async def test_an_init_needs_nothing_but_the_mirror(
     assert await asyncio.to_thread(main, words) == 0
     assert "hashicorp/aws 5.100.0: held" in capsys.readouterr().out
 
-    program = find_terraform()
+    program = find_program()
     assert program is not None
     environment = {"STUB_ACCOUNT": str(account.folder), "HTTPS_PROXY": "http://127.0.0.1:1"}
     driver = TerraformDriver(root, tmp_path / "work", environment, program=program, providers=mirror / "providers")

@@ -16,7 +16,8 @@ from actions.run.client import send_request
 from actions.run.launch import create_run
 from actions.run.state.records import Action, RequestKind
 from actions.run.state.view import RunState, RunView
-from actions.terraform.driver import TerraformDriver, find_terraform
+from actions.terraform.driver import TerraformDriver
+from actions.terraform.program import find_program
 from tests.faults.rehearsal import wait_for_run
 from tests.faults.roots import CREDENTIALS, begin
 from tests.support.account import an_account
@@ -149,7 +150,7 @@ def test_a_bucket_with_data_is_emptied_only_by_a_teardown_that_may(
 async def test_a_bucket_that_is_gone_is_not_made_again_to_be_emptied(
     tmp_path: Path, account: StubAccount, environment: Mapping[str, str]
 ) -> None:
-    program = find_terraform()
+    program = find_program()
     assert program is not None
     driver = TerraformDriver(
         copied_root("filesystem", tmp_path / "root"), tmp_path / "work", environment, program=program

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from actions.terraform.program import require_program
 from actions.terraform.working_directory import LOCK_FILE
 from tests.terraform.stub import ROOTS, StubAccount
 
@@ -118,7 +119,7 @@ class Workspace:
     def run(self, *arguments: str, is_refused: bool = False) -> str:
         """Run `terraform`; return its output, with that of standard error if it is to be refused."""
         done = subprocess.run(
-            ["terraform", *arguments],
+            [str(require_program()), *arguments],
             cwd=self.folder,
             env=self._environment,
             check=False,

@@ -353,6 +353,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         run_environment={**chosen.environment, **({SILENCED: "off"} if options.script else {})},
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
         store=options.store,
+        prometheus=options.prometheus,
         region=chosen.region,
         profile=chosen.profile,
         open_run=run_id,

@@ -108,6 +108,10 @@ def _settle(options: Namespace) -> None:
 
             config = with_environment(load_config(), os.environ)
         options.settled = settle(options, config, os.environ)
+        if getattr(options, "terraform_program", None):
+            from actions.terraform.program import PROGRAM_VARIABLE
+
+            os.environ[PROGRAM_VARIABLE] = options.terraform_program
     if getattr(options, "all_namespaces", False):
         options.namespace = ""
     if options.store:

@@ -6,10 +6,11 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConfigError, ConsoleError
 from actions.base.executors import beside
 from actions.base.files import expanded
 from actions.blueprint.catalogue import Catalogue
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 def run(options: Namespace) -> int:
     """Print the plan; return 0. What the checks find changes no exit code: `doctor` is for that."""
-    from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
+    from actions.blueprint.launch_plan import plan_json, plan_table
 
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
     binding = chosen_binding(options, blueprint)
     now = SystemClock().now()
     require_together(blueprint, binding, now.date())
-    plan = plan_of(blueprint, binding, PriceBook.usual())
+    plan = priced_plan(options, blueprint, binding)
     limits = planned_limits(options, plan)
     if options.manifests:
         write_manifests(options, blueprint, binding)
@@ -60,6 +61,18 @@ def run(options: Namespace) -> int:
         return 0
     sys.stdout.write("".join(f"\n{line}\n" for line in (*notes, _section(lines, blueprint.id)) if line))
     return 0
+
+
+def priced_plan(options: Namespace, blueprint: Blueprint, binding: Binding) -> LaunchPlan:
+    """Return the plan at the prices of the cluster's region: that of its context, if it is there and names one."""
+    from actions.blueprint.launch_plan import plan_of
+    from actions.cluster.auth.kubeconfig import load_context, parse_context_name
+
+    region = ""
+    if binding.existing_cluster and not options.demo:
+        with suppress(ConfigError):  # without a kubeconfig, which is a check of its own
+            region = parse_context_name(load_context(chosen_target(options).target).context).region
+    return plan_of(blueprint, binding, PriceBook.usual(), region=region)
 
 
 def is_asked(options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan) -> bool:

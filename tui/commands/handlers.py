@@ -55,7 +55,7 @@ def handlers_for(
         **ContextCommand(services, actions).handlers(),
         **ForwardCommand(services, actions).handlers(),
         **ResultsCommands(services, actions).handlers(),
-        **ReadingCommands(workspace, services, actions, app).handlers(),
+        **ReadingCommands(workspace, services, actions, app, submit).handlers(),
         **TerraformCommands(services, run_actions, actions).handlers(),
         **PluginCommand(workspace, services, actions).handlers(),
         **WatchCommand(workspace, services).handlers(),

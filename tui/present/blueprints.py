@@ -13,6 +13,7 @@ from actions.blueprint.launch_plan import OF_THE_CLUSTER, LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parts import Scalar
+from actions.cluster.auth.kubeconfig import ContextParts
 from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.limits import BUDGET
 
@@ -62,7 +63,9 @@ _GAP = 2
 _LEAST_TITLE = 14
 
 
-def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", store: str = "") -> dict[str, Parameter]:
+def fields_of(
+    blueprint: Blueprint, *, preset: str, usual_preset: str = "", store: str = "", there: str = ""
+) -> dict[str, Parameter]:
     """Return the form's fields: preset and cluster, the parameters with the preset's values as defaults, and the run's.
 
     Args:
@@ -70,6 +73,7 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
         preset: The chosen preset; empty for none.
         usual_preset: The preset that a form begins with, to which its field is reset.
         store: The store of the settings; empty for none.
+        there: The cluster on screen and its region; empty for none.
     """
     presets = Parameter(
         type=ParameterType.TEXT,
@@ -79,7 +83,7 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
     )
     return {
         **({PRESET: presets} if blueprint.presets else {}),
-        EXISTING: _switch("Use this cluster", "yes: provision nothing."),
+        EXISTING: _switch("Use this cluster", f"{f'{there}; ' if there else ''}yes: provision nothing."),
         **{
             name: replace(parameter, default=default_of(blueprint, preset, name))
             for name, parameter in blueprint.parameters.items()
@@ -98,6 +102,11 @@ def fields_of(blueprint: Blueprint, *, preset: str, usual_preset: str = "", stor
 def shown_fields(blueprint: Blueprint) -> tuple[str, ...]:
     """Return the fields that a form does not fold: preset, cluster, what a person decides, and the budget."""
     return (*((PRESET,) if blueprint.presets else ()), EXISTING, *blueprint.form, BUDGET)
+
+
+def known_parameters(place: ContextParts) -> tuple[str, ...]:
+    """Return the parameters that a launch into a cluster takes from that: they are not asked for."""
+    return ("cluster_name",) * bool(place.cluster) + ("region",) * bool(place.region)
 
 
 def _switch(title: str, explanation: str, group: str = "") -> Parameter:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -43,6 +43,7 @@ from tui.present.blueprints import (
     command_of_store,
     cost_lines,
     fields_of,
+    known_parameters,
     launch_title,
     named_parameters,
     note_lines,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
     from actions.run.doctor.report import DoctorLine
 
 _LAUNCH = (Span(" enter", Tone.ACCENT), Span(" launch  ", Tone.MUTED))
+_FOLD = (Span(" enter", Tone.ACCENT), Span(" show or hide  ", Tone.MUTED))
 _TO_CHANGE = (Span(" ctrl+n", Tone.ACCENT), Span(" what to change  ", Tone.MUTED))
 _HINT = (
     Span("↑ ↓", Tone.ACCENT),
@@ -204,7 +206,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._auto_approve = bool(event.values.get(APPROVAL, False))
         self._store_url = str(event.values.get(STORE, ""))
         self._existing = bool(event.values.get(EXISTING, False))
-        self._values = chosen_values(self._blueprint, self._preset, event.values)
+        known = known_parameters(self._services.cluster.place) if self._existing else ()
+        self._form.leave_out(known)
+        values = {key: value for key, value in event.values.items() if key not in known}
+        self._values = chosen_values(self._blueprint, self._preset, values)
         if event.mistakes:
             self._bound = None
             wrong = ", ".join(self._form.entries.fields[key].title for key in event.mistakes)
@@ -258,6 +263,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
         """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
+        from actions.run.doctor.cluster import is_alone
+
         services, refusing = self._services, [line.check for line in found if line.blocks]
         is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
         title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated, is_refused=bool(refusing))
@@ -279,7 +286,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             lines = warning_lines(found, BODY_COLUMNS) + lines
             lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
             no_limits = () if self._limits.names_any else ("No limits.",)
-            loss = () if self._store_url or is_simulated else (loss_without_store(existing_cluster=self._existing),)
+            lost = loss_without_store(existing_cluster=self._existing, is_alone=is_alone(found))
+            loss = () if self._store_url or is_simulated else (lost,)
             lines += note_lines((*no_limits, *self._usual_notes, *loss), BODY_COLUMNS)
             lines += chosen_lines(
                 self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
@@ -335,9 +343,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self.refresh_data()
         self._show_plan()
 
+    @on(events.DescendantFocus)
     def _show_plan(self) -> None:
-        width = self._plan_width
-        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else _LAUNCH), *_HINT)])
+        width, enters = self._plan_width, _FOLD if self._form.is_on_group else _LAUNCH
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else enters), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:
@@ -373,11 +382,13 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
 
     def _fields(self) -> dict[str, Parameter]:
+        place = self._services.cluster.place
         fields = fields_of(
             self._blueprint,
             preset=self._preset,
             usual_preset=self._usual_preset,
             store=self._services.settings.store,
+            there=", ".join(filter(None, (place.cluster, place.region))),
         )
         return {**fields, **limit_fields(self._usual_limits)}
 

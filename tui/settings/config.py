@@ -114,6 +114,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "readonly", SettingForm.FLAG, "Refuse whatever would change the cluster or a run", "--readonly", default=False
     ),
+    Setting(
+        "terraform_program",
+        SettingForm.TEXT,
+        "The name or path of the program for Terraform's roots: terraform, or tofu of OpenTofu",
+        variables=("EKSML_TERRAFORM_PROGRAM",),
+    ),
     Setting("blueprints", SettingForm.FOLDERS, "More folders of blueprints", "--blueprints"),
     Setting("prices", SettingForm.FILE, "The file with prices and discounts of your own", "--prices"),
     Setting("speed", SettingForm.NUMBER, "The speed of a new demo as a multiple of real time", "--speed"),
@@ -130,6 +136,13 @@ SETTINGS: tuple[Setting, ...] = (
         is_inverse=True,
     ),
     Setting("keep_snapshots", SettingForm.FLAG, "Keep nodes and pods on disk for the next start", default=True),
+    Setting(
+        "prometheus",
+        SettingForm.TEXT,
+        "The Service of a Prometheus with the metrics of GPUs, NAMESPACE/NAME:PORT, where it is not found by its pods",
+        default="",
+        is_of_cluster=True,
+    ),
     Setting("bell", SettingForm.FLAG, "Ring the terminal's bell for an alarm", default=True),
     Setting(
         "desktop",

@@ -121,6 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.PODS, ("s",), "shell", "shell", in_footer=True),
     Key(KeyContext.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
+    Key(KeyContext.ACCELERATORS, ("V",), "open accelerators all", "all"),
     *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     *(Key(context, ("D",), "delete", "delete") for context in (KeyContext.PODS, KeyContext.OBJECTS)),
@@ -135,6 +136,8 @@ KEYS: tuple[Key, ...] = (
     Key(KeyContext.HOME, ("l",), "logs", "logs", in_footer=True),
     Key(KeyContext.HOME, ("P",), "park", "park", in_footer=True),
     Key(KeyContext.LOGS, ("O",), "only", "one pod"),
+    Key(KeyContext.LOGS, ("A",), "browse", "web page"),
+    Key(KeyContext.LOGS, ("w",), "why", "why"),
     Key(KeyContext.CHARTS, ("m",), "chart", "curve", in_footer=True),
     Key(KeyContext.CHARTS, ("M",), "chart all", "all", in_footer=True),
     Key(KeyContext.CHARTS, ("enter",), "chart pick", "choose"),
@@ -394,6 +397,7 @@ MOVEMENT: tuple[WidgetKeys, ...] = (
     WidgetKeys(("+", "-", "="), "Zoom the x axis in, out; show the whole axis.", "charts", ":axis in"),
     WidgetKeys(("h", "l"), "Go along a zoomed x axis.", "charts", ":axis left"),
     WidgetKeys(("n", "N"), "Go to the next, the previous of several charts.", "charts", ":chart next"),
+    WidgetKeys(("pagedown", "pageup"), "Show the next, the previous page of charts.", "charts", ":chart next-page"),
     WidgetKeys(("ctrl+] q",), "Leave a shell: ctrl+] twice sends it one, esc is the program's.", "shells"),
 )
 """Keys of the widgets themselves, for help and documentation."""

@@ -111,6 +111,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
         store: Place that launched runs are replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone.
+        prometheus: Service of a Prometheus with the metrics of GPUs, `NAMESPACE/NAME:PORT`; empty to look for one.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one, empty for none.
@@ -123,7 +124,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         theme: Name of the theme, one of `tui.settings.THEMES`.
         aliases: Words of the `:` line of the operator's own, and the lines that they stand for.
         filters: Saved filters by name, for `:filter @NAME`.
-        checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
+        checks_launches: A launch and its form ask machine, cluster and account; in a demo, no account.
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
         layout_folder: Folder of what is kept of the panes; `None` to keep nothing.
@@ -137,6 +138,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     demo: DemoBadge | None = None
     store: str = ""
+    prometheus: str = ""
     region: str = ""
     profile: str = ""
     open_run: str | None = None

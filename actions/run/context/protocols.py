@@ -10,7 +10,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.base.wording import counted
-from actions.run.state.records import PlanOffer, RunAccount, StageFinding, TerraformBody
+from actions.run.state.records import NodesUsed, PlanOffer, RunAccount, StageFinding, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 
 
@@ -138,8 +138,8 @@ class StageJournal(Protocol):
         """Return the memory of the stage's Terraform processes, as the newest record leaves it."""
         ...
 
-    async def remember(self, body: TerraformBody) -> None:
-        """Record an event of a Terraform process. Waits while the disk is full."""
+    async def remember(self, body: TerraformBody | NodesUsed) -> None:
+        """Record an event of a Terraform process, or the use of nodes. Waits while the disk is full."""
         ...
 
     async def identify(self, account: RunAccount) -> None:

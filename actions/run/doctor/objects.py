@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.wording import counted
 from actions.blueprint.launch_plan import counted_templates
@@ -22,6 +23,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.run.doctor.sources import is_there
+from actions.run.doctor.train_jobs import as_applied
 
 NAMESPACE_CHECK, DRY_RUN_CHECK = "namespace", "dry run"
 _AT_ONCE = 8
@@ -141,11 +143,17 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     found = await launch_objects(connection, launch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(manifest: dict[str, Any]) -> _Answer:
+    async def ask(manifest: dict[str, Any]) -> _Answer | None:
         async with gate:
             return await _ask(connection, manifest, found)
 
-    answers = await asyncio.gather(*map(ask, [*found.objects, *pods_to_try(found, launch.namespace)]))
+    applied = list(found.objects)
+    for place, one in enumerate(applied):
+        with suppress(MissingError, AccessError):  # of a runtime: the object's own answer tells
+            applied[place] = await as_applied(connection, one, launch.namespace)
+    pods = [pod for one in applied for pod in pods_to_try(one, launch.namespace)]
+    asked = await asyncio.gather(*map(ask, [*found.objects, *pods]))
+    answers = [one for one in asked if one is not None]
     refused = [one for one in answers if one.refusal]
     if refused:
         more = f" ({len(refused) - 1} more are refused.)" if len(refused) > 1 else ""
@@ -158,20 +166,20 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     return passed(f"The cluster takes {counted(len(answers) - later, 'object')}, the pods included.{rest}")
 
 
-def pods_to_try(found: LaunchObjects, namespace: str) -> Iterator[dict[str, Any]]:
+def pods_to_try(manifest: dict[str, Any], namespace: str) -> Iterator[dict[str, Any]]:
     """Yield a pod of each template: Pod Security and quotas count pods, and a job's own dry run makes none."""
-    for manifest in found.objects:
-        if manifest["kind"] in ("Pod", "CustomResourceDefinition"):
-            continue
-        for number, (count, _, template) in enumerate(counted_templates(manifest)):
-            if count:
-                metadata = dict(template.get("metadata") or {})
-                home = manifest["metadata"].get("namespace") or namespace
-                metadata |= {"name": f"{str(manifest['metadata']['name'])[:_LONGEST]}-{number}", "namespace": home}
-                yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+    if manifest["kind"] in ("Pod", "CustomResourceDefinition"):
+        return
+    for number, (count, _, template) in enumerate(counted_templates(manifest)):
+        if count:
+            metadata = dict(template.get("metadata") or {})
+            home = manifest["metadata"].get("namespace") or namespace
+            metadata |= {"name": f"{str(manifest['metadata']['name'])[:_LONGEST]}-{number}", "namespace": home}
+            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
 
 
-async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer:
+async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer | None:
+    """Return the answer to one object; `None` for one that is out of reach, which the launch does not make."""
     ref = ref_of(manifest)
     group = ref.api_version.rpartition("/")[0]
     if ref.namespace in found.namespaces or _PLACEHOLDER in msgspec.json.encode(manifest).decode():
@@ -184,6 +192,8 @@ async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: L
     try:
         await connection.create(manifest, dry_run=True)
     except ConsoleError as error:
+        if isinstance(error, ApiAccessError) and await connection.is_out_of_reach(ref):
+            return None
         return _judged(error, ref, found)
     return _Answer()
 

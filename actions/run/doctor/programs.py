@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 from actions.base.errors import ConsoleError, FormatError, RefusedError
 from actions.base.files import read_file
@@ -17,14 +18,20 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
 from actions.terraform.backend import require_locks
-from actions.terraform.driver import find_terraform
 from actions.terraform.modules import module_calls
-from actions.terraform.version import fetch_version_text, parse_version
+from actions.terraform.program import (
+    WANTED,
+    fetch_version_text,
+    find_program,
+    missing_sentence,
+    parse_version,
+    product_of,
+)
 
 OLDEST_TERRAFORM, NEWER_TERRAFORM = (1, 5), (2, 0)
 """The bounds of `required_version` in the program's own roots: at least the first, below the second."""
-TERRAFORM_REMEDY = "Install Terraform 1.5 or later, below 2.0, and put it on PATH."
-STORE_REMEDY = "Install Terraform 1.10 or later, below 2.0, or launch without a store."
+TERRAFORM_REMEDY = f"Install {WANTED}, and put it on PATH."
+STORE_REMEDY = "Install Terraform or OpenTofu 1.10 or later, below 2.0, or launch without a store."
 
 _SECONDS = 20.0
 _SHOWN = 3
@@ -51,22 +58,22 @@ async def _check_program(name: str) -> Observation:
 
 
 async def check_terraform(store: str = "") -> Observation:
-    """Check that terraform is on PATH in a version that the roots accept.
+    """Check that Terraform or OpenTofu is on PATH in a version that the roots accept.
 
     Args:
         store: Where the run is replicated to, with Terraform's states; empty for this machine alone.
     """
-    program = find_terraform()
+    program = find_program()
     if program is None:
-        return failed("terraform is not on PATH.")
+        return failed(missing_sentence())
     try:
         version = await fetch_version_text(program)
     except ConsoleError as error:
         return unknown(f"{program} does not report its version: {error.message}")
-    return terraform_observation(version, str(program), store=store)
+    return terraform_observation(version, program, store=store)
 
 
-def terraform_observation(version: str, program: str, *, store: str = "") -> Observation:
+def terraform_observation(version: str, program: Path, *, store: str = "") -> Observation:
     """Return the result for a version such as `1.9.5`.
 
     Args:
@@ -74,19 +81,20 @@ def terraform_observation(version: str, program: str, *, store: str = "") -> Obs
         program: Its path.
         store: See `check_terraform`.
     """
+    title = product_of(program)
     try:
         found = parse_version(version)
         if found < OLDEST_TERRAFORM:
-            return failed(f"{program} is Terraform {version}, older than 1.5.")
+            return failed(f"{program} is {title} {version}, older than 1.5.")
         if found >= NEWER_TERRAFORM:
-            return failed(f"{program} is Terraform {version}; the roots accept versions below 2.0.")
+            return failed(f"{program} is {title} {version}; the roots accept versions below 2.0.")
         if store:
-            require_locks(found, store)
+            require_locks(found, store, title)
     except FormatError:
         return unknown(f"{program} reports the version {version!r}.")
     except RefusedError as error:
         return failed(error.message, remedy=error.hint)
-    return passed(f"Terraform {version}, {program}.")
+    return passed(f"{title} {version}, {program}.")
 
 
 def needed_programs(launch: PlannedLaunch) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from actions.cluster.objects.client import ObjectRef
 from actions.cluster.state.decode import decode_node
 from actions.fleet.cost import CostModel, HourlyCost
 from actions.fleet.facts import NodeFacts
-from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal, quota_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.fleet.placement import Document, spaces_of
@@ -32,6 +32,7 @@ from actions.fleet.prices import ON_DEMAND, PriceBook
 from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
+from actions.run.doctor.train_jobs import as_applied
 
 ROOM_CHECK = "room for the pods"
 ROOM_REMEDY = "Choose other values, or add nodes that fit."
@@ -58,6 +59,8 @@ class NodesAndQueues(msgspec.Struct, frozen=True):
     local_queues: Mapping[str, Document] | None = None
     """Of the launch's namespace, by name; `None` if they may not be read, or no pod names one."""
     cluster_queues: Mapping[str, Document] = {}
+    quotas: Sequence[Document] | None = ()
+    """The ResourceQuotas of the namespaces of the pods; `None` if they may not be read."""
     adds_groups: bool = False
     """cluster-autoscaler may add nodes of groups that are not seen here."""
     unread: str = ""
@@ -113,17 +116,26 @@ async def look_for_room(connection: ClusterConnection, launch: PlannedLaunch, ta
         AccessError: Nodes or pods may not be listed.
         UnreachableError: The cluster does not answer.
     """
-    stages = [groups for stage in launch.stages if (groups := groups_of(launch.objects(stage), launch.namespace))]
+    stages, made = [], []
+    for stage in launch.stages:
+        objects = launch.objects(stage)
+        made += [one for one in objects if one["kind"] == "NodePool"]
+        try:
+            applied = [await as_applied(connection, one, launch.namespace) for one in objects]
+        except (AccessError, MissingError) as error:
+            return Room(unknown(f"The pods of the stage {stage.id} are not known: {error.message}"))
+        if groups := groups_of(applied, launch.namespace):
+            stages.append(groups)
     if not stages:
         return Room(passed("It makes no pods."))
     has_queues = any(group.queue for groups in stages for group in groups)
-    cluster = await read_cluster(connection, launch.namespace if has_queues else "")
-    made = [one for stage in launch.stages for one in launch.objects(stage) if one["kind"] == "NodePool"]
+    homes = {str(group.pod["metadata"]["namespace"]) for groups in stages for group in groups}
+    cluster = await read_cluster(connection, launch.namespace if has_queues else "", homes)
     return await in_thread("placement", room_of, stages, cluster, made, table)
 
 
-async def read_cluster(connection: ClusterConnection, queues_in: str) -> NodesAndQueues:
-    """Read the nodes, what is on them, and what may add some; with the queues of a namespace, if one is named."""
+async def read_cluster(connection: ClusterConnection, queues_in: str, homes: Iterable[str] = ()) -> NodesAndQueues:
+    """Read the nodes, what is on them, and what may add some; the queues of a namespace, if one is named; quotas."""
     nodes, pods, pools = await asyncio.gather(
         connection.list_objects("v1", "Node"),
         connection.list_objects("v1", "Pod", field_selector="status.phase!=Succeeded,status.phase!=Failed"),
@@ -131,13 +143,22 @@ async def read_cluster(connection: ClusterConnection, queues_in: str) -> NodesAn
     )
     local = await _served(connection, _KUEUE, "LocalQueue", queues_in) if queues_in else None
     clusters = await _served(connection, _KUEUE, "ClusterQueue") if queues_in else []
+    quotas = await asyncio.gather(*(_served(connection, "v1", "ResourceQuota", home) for home in homes))
+    known = None if None in quotas else [one for found in quotas for one in found or ()]
     try:
         autoscaler = await connection.find(_AUTOSCALER) is not None
         unread = "NodePools may not be read." if pools is None else ""
     except AccessError as error:
         autoscaler, unread = False, error.message
     return NodesAndQueues(
-        nodes, pods, pools or (), None if local is None else _by_name(local), _by_name(clusters), autoscaler, unread
+        nodes,
+        pods,
+        pools or (),
+        None if local is None else _by_name(local),
+        _by_name(clusters),
+        quotas=known,
+        adds_groups=autoscaler,
+        unread=unread,
     )
 
 
@@ -200,12 +221,16 @@ def room_of(
         waiting += _later(groups, now, cluster)
         shares |= {name: max(share, shares.get(name, 0.0)) for name, share in now.shares.items()}
         started |= Counter(now.started)
-    found = waiting[0] if waiting else passed(_places(shares, started))
+    unread = "" if cluster.quotas is not None else " ResourceQuotas may not be read."
+    found = waiting[0] if waiting else passed(f"{_places(shares, started)}{unread}")
     return Room(found, shares, started, cluster.nodes)
 
 
 def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: InstanceTable) -> Observation | None:
     """Return why some of these pods can never run, or why that is not known; `None` if they can."""
+    over = quota_refusal(groups, cluster.quotas or (), is_empty=True)
+    if over:
+        return failed(over, remedy="Raise the quota of the namespace, or ask for less.")
     for group in groups:
         if group.queue and cluster.local_queues is not None:
             refusal = kueue_refusal(group, cluster.local_queues, cluster.cluster_queues)
@@ -222,6 +247,9 @@ def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: 
 
 
 def _later(groups: Sequence[PodSet], now: Fit, cluster: NodesAndQueues) -> Iterator[Observation]:
+    over = quota_refusal(groups, cluster.quotas or ())
+    if over:
+        yield unknown(over, remedy="Wait until other work of the namespace ends, or ask for less.")
     for group in groups:
         if now.placed[group.name] < group.count:
             yield _told(group, unknown, message=now.refused[group.name], nodes=cluster.nodes, placed=now.placed)

@@ -49,7 +49,7 @@ from actions.run.stages.manifests import ManifestsHandler
 from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler
 from actions.run.state.planner import kept_stages
-from actions.run.state.records import Resolution, RunAccount, TerraformBody
+from actions.run.state.records import NodesUsed, Resolution, RunAccount, TerraformBody
 from actions.run.state.view import Goal, OwnedObject, RunView, StageState, StageView, TerraformMemory
 from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose, remove_published
 from actions.run.teardown.drain import drain_nodes
@@ -289,7 +289,7 @@ class _DiscardingRecorder:
     async def terraform(self) -> TerraformMemory:
         return self._stage.terraform
 
-    async def remember(self, body: TerraformBody) -> None:
+    async def remember(self, body: TerraformBody | NodesUsed) -> None:
         raise AssertionError("a read-only context runs nothing")
 
     async def identify(self, account: RunAccount) -> None:

@@ -19,6 +19,7 @@ from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, PollInte
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.inventory import is_of_run, ref_of_name, ref_of_owned, wait_command
 from actions.run.objects.node_claims import NodeClaimRecorder
+from actions.run.objects.node_use import NodeUseRecorder
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, uid_of
@@ -123,7 +124,7 @@ class JobHandler:
 
     async def _follow(self, connection: ClusterConnection) -> Performed:
         """Follow the workload to its end. Unreachable clusters and expired credentials are retried."""
-        recorder = NodeClaimRecorder(self._context)
+        recorder, use = NodeClaimRecorder(self._context), NodeUseRecorder(self._context)
         interval = PollInterval(self._context.clock, first_seconds=LOOK_SECONDS)
         limit = self._stage.deadline_seconds
         deadline = self._context.clock.monotonic() + limit if limit else float("inf")
@@ -142,6 +143,7 @@ class JobHandler:
                 waits = await self._waits_for(connection, progress_of(verdict, pods))
                 raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s. {waits}".rstrip())
             await recorder.take(connection, pods)
+            await use.take(connection, pods)
             self._context.journal.note(progress_of(verdict, pods))
             self._context.journal.trouble(self._trouble_of(pods))
             await interval.pause()

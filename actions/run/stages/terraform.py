@@ -65,7 +65,7 @@ class TerraformHandler:
         self._place = RootPlace(context, self._root)
 
     def describe(self) -> list[str]:
-        program = f"terraform -chdir={self._place.work}"
+        program = f"{self._place.program_name} -chdir={self._place.work}"
         return [
             f"{program} init -input=false",
             f"{program} plan -input=false -var-file=run.tfvars.json -out=run.tfplan",
@@ -262,7 +262,7 @@ class TerraformHandler:
         await self._reconciliation(terraform).remember()
         vanished = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
         if vanished:
-            refusal = unknown_error(self._context.view.id, vanished)
+            refusal = unknown_error(self._context.view.id, vanished, terraform.program_name)
             raise StageFailedError(refusal.message, findings=_findings_of(terraform.changes()), hint=refusal.hint)
         discard_installed(self._place.work)
         return "Destroyed."
@@ -279,7 +279,7 @@ class TerraformHandler:
         if not open_items:
             return StageFailedError(message, findings=findings, hint=error.hint)
         await self._free(terraform)
-        unknown = unknown_error(self._context.view.id, open_items)
+        unknown = unknown_error(self._context.view.id, open_items, terraform.program_name)
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
     async def _interruptible(self, terraform: TerraformDriver, call: Callable[[], Awaitable[T]]) -> T:
@@ -312,7 +312,7 @@ class TerraformHandler:
                     self._say(f"{error.message} Unlocked, as {reason}.")
                     continue
                 if self._context.clock.monotonic() >= end:
-                    raise StateLockedError(error.lock, folder=self._place.work) from error
+                    raise StateLockedError(error.lock, program=error.program, folder=self._place.work) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 

@@ -13,8 +13,9 @@ from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.stages.terraform_takeover import has_lost_state, lost_state_error, may_hold
 from actions.run.state.records import Unlocked
 from actions.terraform.backend import StateBackend, own_backend
-from actions.terraform.driver import TerraformDriver, require_terraform
+from actions.terraform.driver import TerraformDriver
 from actions.terraform.failure import StateLockedError, UninitialisedError
+from actions.terraform.program import find_program, require_program
 from actions.terraform.state import StateFile, StateLock, reason_to_unlock
 from actions.terraform.working_directory import has_history, has_unsaved, is_prepared
 
@@ -40,6 +41,12 @@ class RootPlace:
         """Return whether the stage may have made something, here or on another machine."""
         backend = own_backend(self._root)
         return may_hold(self._context.view, self._context.stage, is_prepared=self.is_prepared, backend=backend)
+
+    @property
+    def program_name(self) -> str:
+        """The name of the program, for commands that are shown."""
+        program = find_program(load_environment(self._context.folder))
+        return program.name if program else "terraform"
 
     @property
     def has_own_backend(self) -> bool:
@@ -81,7 +88,7 @@ class RootPlace:
             self._root,
             self.work,
             environment,
-            program=require_terraform(environment),
+            program=require_program(environment),
             modules=archives_path(context.folder),
             providers=packages_path(mirror_folder()),
             clock=context.clock,

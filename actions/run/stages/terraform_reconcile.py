@@ -133,7 +133,7 @@ class Reconciliation:
         if still:
             with suppress(ConsoleError):  # of a run that was taken over, the working directory may not be here yet
                 await self._terraform.init(variables())
-            raise unknown_error(self._run_id, still)
+            raise unknown_error(self._run_id, still, self._terraform.program_name)
 
     async def _ask_once(self) -> None:
         running = self._terraform.process()
@@ -177,12 +177,13 @@ def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: fl
     return running.would_have_heard and _age(asked[-1], now) >= UNHEARD_SECONDS
 
 
-def unknown_error(run_id: str, items: list[PendingChange]) -> RefusedError:
+def unknown_error(run_id: str, items: list[PendingChange], program: str) -> RefusedError:
     """Return the refusal to continue while some resources may exist outside of the state.
 
     Args:
         run_id: The run.
         items: The resources.
+        program: The program, for the command that imports one.
     """
     vanished = [item for item in items if item.has_vanished]
     if vanished:
@@ -190,7 +191,7 @@ def unknown_error(run_id: str, items: list[PendingChange]) -> RefusedError:
     names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
     by_hand = (
-        f"terraform import '{first}' {items[0].resource_id or 'ID'}, in the stage's folder "
+        f"{program} import '{first}' {items[0].resource_id or 'ID'}, in the stage's folder "
         f"(eksml-tui runs terraform {run_id})"
     )
     if all(item.is_unobserved for item in items):

@@ -35,6 +35,7 @@ from actions.run.state.records import (
     LimitBody,
     LimitReached,
     LimitsSet,
+    NodesUsed,
     OperationEnded,
     Operator,
     Outcome,
@@ -191,6 +192,7 @@ class _StageFold(msgspec.Struct):
     worked: tuple[Period, ...] = ()
     held: tuple[Period, ...] = ()
     made: dict[str, tuple[Period, ...]] = msgspec.field(default_factory=dict)
+    used: tuple[tuple[float, NodesUsed], ...] = ()
 
     def begin(self, record: JournalRecord) -> None:
         is_continued = bool(self.writer) and record.attempt == self.attempt  # by another runner: it never ended
@@ -246,6 +248,7 @@ class _StageFold(msgspec.Struct):
             worked=self.worked,
             held=self.held,
             made=dict(self.made),
+            used=self.used,
         )
 
     def see_made(self, record: JournalRecord, outcome: Outcome) -> None:
@@ -328,6 +331,9 @@ class _Folding:
                 self._take_object(record, record.body)
             case Output(values=values):
                 self._stage(record.stage).outputs.update(values)
+            case NodesUsed():
+                stage = self._stage(record.stage)
+                stage.used = (*stage.used, (record.at, record.body))
             case Interrupted() | OperationEnded() | Resolved() | Unlocked():
                 stage = self._stage(record.stage)
                 stage.terraform = remembered(stage.terraform, record.body, record.at)

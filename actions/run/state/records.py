@@ -301,6 +301,16 @@ class Deleted(_Body, frozen=True, tag="deleted"):
     namespace: str = ""
 
 
+class NodesUsed(_Body, frozen=True, tag="nodes_used"):
+    """The part of nodes of a cluster that was there which the scheduled pods of a stage take from now on."""
+
+    nodes: int = 0
+    usd_per_hour: str = "0.000000"
+    """Of that part, as far as prices are known."""
+    unpriced: int = 0
+    """Nodes among them without a known price."""
+
+
 class Output(_Body, frozen=True, tag="output"):
     """Values of a stage that later stages use."""
 
@@ -496,6 +506,7 @@ Body = (
     | Owned
     | Deleted
     | Output
+    | NodesUsed
     | TerraformBody
     | OwnerBody
     | LimitBody

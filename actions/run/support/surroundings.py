@@ -17,6 +17,7 @@ from actions.cluster.state.listing import fetch_events, fetch_nodes, fetch_pods
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts
 from actions.run.journal.folder import runs_folder
 from actions.run.state.view import RunView
+from actions.terraform.program import find_program
 
 _LIBRARIES = (
     "textual", "rich", "kubernetes", "boto3", "botocore", "python-terraform", "pyyaml", "plotext", "msgspec", "aiohttp",
@@ -42,7 +43,8 @@ def versions_text(program_version: str) -> str:
             lines.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             lines.append(f"{name} is not installed")
-    terraform = run_briefly(["terraform", "version"], seconds=_TOOL_SECONDS)
+    program = find_program()
+    terraform = run_briefly([str(program), "version"], seconds=_TOOL_SECONDS) if program else ""
     lines.append(terraform.splitlines()[0] if terraform else "terraform is not on PATH, or does not answer")
     store = runs_folder()
     while not store.exists():

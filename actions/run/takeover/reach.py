@@ -35,6 +35,7 @@ from actions.run.launch import kept_environment, present_cluster
 from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.state.records import ClusterName, ContextChosen
 from actions.run.takeover.arrival import ArrivalRecords
+from actions.terraform.program import PROGRAM_VARIABLE
 
 _OF_THE_RUN = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 _ANSWER_SECONDS = 20.0
@@ -74,7 +75,8 @@ def require_same_endpoint(brought: Mapping[str, str], environment: Mapping[str, 
 
 
 def bring_environment(folder: Path, environment: Mapping[str, str]) -> str:
-    """Write the variables of a run's processes: region and endpoints are the run's, all others this machine's own.
+    """Write the variables of a run's processes: region, endpoints and the program of its states are the run's, all
+    others this machine's own.
 
     Args:
         folder: The run's, with the variables that it has brought along, if any.
@@ -86,7 +88,8 @@ def bring_environment(folder: Path, environment: Mapping[str, str]) -> str:
     path = environment_path(folder)
     brought = load_environment(folder) if path.exists() else {}
     kept = {name: value for name, value in brought.items() if name in _OF_THE_RUN}
-    write_private(path, msgspec.json.encode(kept | kept_environment(environment)))
+    program = {name: value for name, value in brought.items() if name == PROGRAM_VARIABLE}
+    write_private(path, msgspec.json.encode(kept | kept_environment(environment) | program))
     return _credentials(environment, brought.get(_PROFILE, ""))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.run.doctor import survey
+from tests.support.answering import write_kubeconfig
 from tui.cli import main
 
 
@@ -60,6 +61,18 @@ async def test_a_plan_alone_asks_nothing(words: list[str], capsys: pytest.Captur
     assert "\nchecks" not in capsys.readouterr().out
     assert await plan("nemo-gpt3-5b", "-o", "json", *words) == 0
     assert json.loads(capsys.readouterr().out)["checks"] is None
+
+
+async def test_prices_are_those_of_the_region_of_the_cluster_that_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:9")
+    words = ["--kubeconfig", str(file), "plan", "efa-nccl-tests", "--existing-cluster", "--no-checks"]
+    assert await asyncio.to_thread(main, words) == 0
+    assert "no price is known" not in capsys.readouterr().out, "without a region in its name, that of the parameters"
+    file.write_text(file.read_text().replace("here", "arn:aws:eks:eu-west-1:111122223333:cluster/mine"))
+    assert await asyncio.to_thread(main, words) == 0
+    assert "no price is known: 2 × g5.8xlarge" in capsys.readouterr().out
 
 
 async def test_a_demo_asks_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ from actions.run.journal.store import Journal
 from actions.run.report import run_table
 from actions.run.state.records import Action, Intent, Limits, RequestKind
 from actions.run.state.view import RunState, StageState
+from actions.terraform.program import program_variable
 from tests.unit.run.world import make_run
 
 CLOCK = SystemClock()
@@ -40,7 +41,7 @@ def test_a_new_run_has_a_private_folder_with_its_blueprint(tmp_path: Path) -> No
     folder = make_run(tmp_path, CLOCK)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (folder / "blueprint" / "blueprint.yaml").read_text() == "schema: eksml/v1\n"
-    assert json.loads(environment_path(folder).read_bytes()) == {}
+    assert json.loads(environment_path(folder).read_bytes()) == program_variable()
     assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in folder.rglob("*"))
 
 
@@ -76,7 +77,7 @@ def test_a_list_shows_an_unreadable_run_with_the_reason(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
     broken = tmp_path / "runs" / "broken"
     broken.mkdir()
-    (broken / "journal.db").write_bytes(b"not a database" * 100)
+    (broken / "journal.jsonl").write_bytes(b"not a database" * 100)
     listed = list_runs(tmp_path / "runs")
     assert [(run.id, bool(run.error)) for run in listed] == [(folder.name, False), ("broken", True)]
 

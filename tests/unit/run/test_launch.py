@@ -75,7 +75,7 @@ def launched_after(home: Path, require: Callable[[], None]) -> Path:
 
 def test_a_program_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
     (tmp_path / "terraform").unlink()
-    with pytest.raises(ConfigError, match="needs the terraform program for network"):
+    with pytest.raises(ConfigError, match="needs Terraform for network: The terraform program is not on PATH"):
         launched(tmp_path)
     assert not (tmp_path / "runs").exists()
 
@@ -154,7 +154,7 @@ def test_credentials_are_not_stored_and_that_there_are_none_is(tmp_path: Path) -
     given = {"AWS_SECRET_ACCESS_KEY": "CANARY", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "default"}
     folder = launched(tmp_path, environment=given)
     stored = json.loads((folder / "environment.json").read_text())
-    assert stored == {"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "default"}
+    assert stored == {"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "default", "EKSML_TERRAFORM_PROGRAM": "terraform"}
 
 
 def test_a_run_stays_with_the_aws_that_it_was_launched_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from actions.fleet.placement import Document
 from actions.fleet.prices import PriceBook
 from actions.run.checks import external
 from actions.run.doctor.room import NodesAndQueues, groups_of, room_of
+from actions.run.doctor.train_jobs import with_jobs_of
 from actions.run.state.records import CheckResult
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 from tests.unit.fleet.test_fit import EIGHT, ON_DEMAND, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
@@ -175,6 +176,101 @@ def test_an_elastic_job_needs_the_fewest_of_its_workers() -> None:
     room = room_of([[group]], NodesAndQueues([EIGHT]), [], TYPES)
     assert room.found.result is CheckResult.UNKNOWN
     assert room.found.detail.startswith("1 of 2 pods of esm have room")
+
+
+WORKER = {"spec": {"containers": [{"name": "node", "resources": {"limits": gpus(8)}}]}}
+JOB_SET = {
+    "replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": WORKER}}}]
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        (JOB_SET, [(6, 6)]),
+        ({"tasks": [{"name": "worker", "replicas": 4, "minAvailable": 2, "template": WORKER}]}, [(4, 2)]),
+        ({"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": WORKER}}, [(2, 1), (6, 3)]),
+        ({"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": WORKER}}}, [(2, 2)]),
+        ({"parallelism": 2, "template": WORKER}, [(2, 1)]),
+    ],
+)
+def test_each_kind_has_a_number_of_pods_of_its_own(spec: Document, counts: list[tuple[int, int]]) -> None:
+    groups = groups_of([{"kind": "Any", "metadata": {"name": "train"}, "spec": spec}], "default")
+    assert [(group.count, group.least) for group in groups] == counts
+
+
+RUNTIME = {
+    "spec": {
+        "mlPolicy": {"numNodes": 1},
+        "template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": WORKER}}}]}},
+    }
+}
+SELECTED = {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    "patches",
+    [
+        {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": SELECTED}]},
+        {
+            "runtimePatches": [
+                {
+                    "trainingRuntimeSpec": {
+                        "template": {
+                            "spec": {
+                                "replicatedJobs": [
+                                    {"name": "node", "template": {"spec": {"template": {"spec": SELECTED}}}}
+                                ]
+                            }
+                        }
+                    }
+                }
+            ]
+        },
+    ],
+)
+def test_the_pods_of_a_train_job_are_those_of_its_runtime(patches: Document) -> None:
+    job = {
+        "kind": "TrainJob",
+        "metadata": {"name": "tune"},
+        "spec": {"trainer": {"numNodes": 3, "resourcesPerNode": {"limits": gpus(4)}}, **patches},
+    }
+    (group,) = groups_of([with_jobs_of(job, RUNTIME)], "default")
+    assert (group.name, group.count) == ("tune", 3)
+    assert group.pod["spec"]["containers"][0]["resources"] == {"limits": gpus(4)}
+    assert {key: group.pod["spec"][key] for key in SELECTED} == SELECTED
+    assert "nodeSelector" not in WORKER["spec"]
+
+
+def a_quota(used: str = "0", **hard: str) -> Document:
+    named = {"requests.nvidia.com/gpu": "8", **hard}
+    status = {"used": {"requests.nvidia.com/gpu": used}}
+    return {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": named}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("count", "quota", "result", "said"),
+    [
+        (1, a_quota(), CheckResult.PASSED, "They fit on"),
+        (2, a_quota(), CheckResult.FAILED, "The ResourceQuota team allows requests.nvidia.com/gpu 8: 16 is asked for."),
+        (
+            1,
+            a_quota("4"),
+            CheckResult.UNKNOWN,
+            "The ResourceQuota team allows requests.nvidia.com/gpu 8 with 4 in use: 8",
+        ),
+        (1, a_quota(pods="0"), CheckResult.FAILED, "The ResourceQuota team allows pods 0: 1 is asked for."),
+    ],
+)
+def test_all_pods_of_a_stage_together_are_within_the_quota(
+    count: int, quota: Document, result: CheckResult, said: str
+) -> None:
+    nodes = [EIGHT, a_node("two", P5) | {"status": EIGHT["status"]}]
+    cluster = NodesAndQueues(nodes, quotas=[quota])
+    room = room_of([[a_group(gpus(8), count=count)]], cluster, [], TYPES)
+    assert (room.found.result, room.found.detail[: len(said)]) == (result, said)
+    unread = room_of([[a_group(gpus(8))]], NodesAndQueues(nodes, quotas=None), [], TYPES)
+    assert unread.found.detail == "They fit on 1 node of those that are there. ResourceQuotas may not be read."
 
 
 def as_its_seed_makes_it(kind: str, number: int) -> Document:

@@ -283,8 +283,8 @@ def lives(draw: st.DrawFn) -> RunView:
         Outcome(Action.PERFORM, Result.FAILED),
         Intent(Action.UNDO),
         Outcome(Action.UNDO, Result.DONE),
-        Owned("karpenter.sh/v1", NODE_CLAIM, "", "n", uid="u"),
-        Deleted("karpenter.sh/v1", NODE_CLAIM, "", "n"),
+        Owned("karpenter.sh/v1", "n", NODE_CLAIM, uid="u"),
+        Deleted("karpenter.sh/v1", "n", NODE_CLAIM),
     ]
     lines: list[tuple[float, str, Body]] = [
         (round(hours, 2), draw(st.sampled_from(["provision", "train"])), draw(st.sampled_from(bodies)))

@@ -192,16 +192,16 @@ def test_the_region_of_a_home_is_asked_once(tmp_path: Path, monkeypatch: pytest.
 def test_a_terraform_that_is_too_old_for_a_home_is_refused_before_the_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    observed = terraform_observation("1.9.8", "/bin/terraform", store="s3://team")
+    observed = terraform_observation("1.9.8", Path("/bin/terraform"), store="s3://team")
     assert (observed.result, observed.remedy) == (
         CheckResult.FAILED,
         "Install Terraform 1.10 or later, or launch without a store.",
     )
-    assert terraform_observation("1.9.8", "/bin/terraform").result is CheckResult.PASSED
+    assert terraform_observation("1.9.8", Path("/bin/terraform")).result is CheckResult.PASSED
     old = tmp_path / "terraform"
     old.write_text('#!/bin/sh\necho \'{"terraform_version": "1.9.8"}\'\n')
     old.chmod(0o755)
-    monkeypatch.setattr(launch, "find_terraform", lambda: old)
+    monkeypatch.setattr(launch, "find_program", lambda: old)
     root = tmp_path / "blueprint" / "terraform" / "net"
     root.mkdir(parents=True)
     (root / "main.tf").write_text("")

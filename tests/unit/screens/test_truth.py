@@ -204,8 +204,14 @@ async def test_the_question_before_a_launch_names_account_region_and_cluster(mon
         await console.press("escape")
         await console.calm(LaunchScreen)
         await console.press("escape")
+        await console.line("launch efa-nccl-tests")
+        await console.calm("Cluster name")
+        assert "us-east-1" in screen_text(console.app)
+        await console.press("escape")
         await console.line("launch efa-nccl-tests existing_cluster=true")  # which makes its own in us-east-1
         await console.calm("launch efa-nccl-tests")
+        assert "Cluster name" not in screen_text(console.app)
+        assert "us-east-1" not in screen_text(console.app)
         await console.press("enter")
         await console.calm(TypeNameModal)
         shown = dialog_of(console)
@@ -230,7 +236,7 @@ async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.Mo
     async def takes_long(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("tui.feeds.run_actions.RunActions.fetch_supplies", takes_long)
+    monkeypatch.setattr("tui.feeds.run_actions.RunActions._fetch_supplies", takes_long)
     async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
         await console.line("launch efa-nccl-tests")
         await console.calm("launch efa-nccl-tests")

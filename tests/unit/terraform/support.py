@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.terraform.driver import TerraformDriver, find_terraform
+from actions.terraform.driver import TerraformDriver
+from actions.terraform.program import find_program
 from tests.support.missing import needs
 
-PROGRAM = find_terraform()
+PROGRAM = find_program()
 
 needs_terraform = needs("terraform")
 

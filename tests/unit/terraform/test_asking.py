@@ -11,8 +11,8 @@ from actions.terraform.asking import ask_state
 from actions.terraform.backend import OVERRIDE_FILE, StateBackend
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.failure import UninitialisedError
+from actions.terraform.program import fetch_version, parse_version, version_now
 from actions.terraform.state import EMPTY_STATE, read_state
-from actions.terraform.version import fetch_version, parse_version, version_now
 from tests.faults.roots import a_state
 from tests.unit.terraform.support import PROGRAM, a_driver, needs_terraform
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.source_files import git_modules
 from actions.terraform import modules
 from actions.terraform.modules import ModuleRelease, dirhash, install_modules, module_calls, module_releases
-from tests.support.missing import needs
+from actions.terraform.program import registry_of
+from tests.unit.terraform.support import PROGRAM, needs_terraform
 
 KEYS = {"README.md": b"Keys\n", "main.tf": b'output "arn" {\n  value = "key"\n}\n'}
 NODES = {
@@ -72,18 +72,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def installed(root: Path) -> tuple[str, ...]:
     (root.parent / "work").mkdir(exist_ok=True)
-    return install_modules(root, root.parent / "work", root.parent / "archives")
+    registry = registry_of(PROGRAM or Path("terraform"))
+    return install_modules(root, root.parent / "work", root.parent / "archives", registry=registry)
 
 
-@needs("terraform")
+@needs_terraform
 def test_terraform_asks_neither_registry_nor_git(root: Path) -> None:
     assert installed(root) == ("made/nodes/up/2.0.0", "made/keys/up/1.0.0")
     work = root.parent / "work"
     (work / "main.tf").write_text(ROOT)
-    program = shutil.which("terraform") or ""
     environment = {"PATH": str(root), "HTTPS_PROXY": "http://127.0.0.1:9", "CHECKPOINT_DISABLE": "1"}
     done = subprocess.run(
-        [program, f"-chdir={work}", "get"], env=environment, capture_output=True, text=True, check=False
+        [str(PROGRAM), f"-chdir={work}", "get"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert (work / ".terraform/modules/nodes.keys/main.tf").is_file()

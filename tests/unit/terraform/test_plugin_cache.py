@@ -128,10 +128,16 @@ async def test_a_mirror_is_configured_for_what_it_has_and_for_no_longer_than_the
         settings = Path(variables["TF_CLI_CONFIG_FILE"])
         text = settings.read_text()
         assert settings.stat().st_mode & 0o077 == 0
+        assert (work / ".mirror" / "registry.terraform.io" / "hashicorp" / "aws" / archive.name).resolve() == archive
     assert text.startswith("credentials")
-    assert f'path    = "{mirror}"' in text
+    assert f'path    = "{work}/.mirror"' in text
     assert text.count('["registry.terraform.io/hashicorp/aws"]') == 2
     assert not settings.exists()
+    assert not (work / ".mirror").exists()
+    tofu = "registry.opentofu.org"
+    async with installing(work, {}, SystemClock(), mirror=mirror, registry=tofu) as variables:
+        assert f'["{tofu}/hashicorp/aws"]' in Path(variables["TF_CLI_CONFIG_FILE"]).read_text()
+        assert (work / ".mirror" / tofu / "hashicorp" / "aws" / archive.name).resolve() == archive
 
 
 def test_an_archive_that_is_not_recorded_is_refused(home: Path) -> None:

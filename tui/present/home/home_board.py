@@ -17,6 +17,7 @@ from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
+from tui.feeds.supervisor import MAY_NOT
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
@@ -432,9 +433,11 @@ def _holds(run: RunSummary, facts: HomeFacts) -> Cells:
     hourly = facts.paid.of(run.id) if facts.paid is not None else None
     # The rate is that of the whole run, control plane and file system included; accelerators are only a part of it.
     rate = hourly.text if hourly is not None else ""
+    used = run.paid.uses if run.paid is not None else None
+    uses = f"uses {used.text} of what is there" if used is not None else ""
     holders = run.paid.holders if run.paid is not None else ()
     held = f"holds {', '.join(holders)}" if holders else ""
-    text = " · ".join(filter(None, (rate, held)))
+    text = " · ".join(filter(None, (rate, uses, held)))
     return (Span(f"  {text}", Tone.WARN if run.state in ENDED else Tone.MUTED),) if text else ()
 
 
@@ -474,8 +477,10 @@ def _steps(step: str) -> tuple[Cells, ...]:
 
 def _problems(facts: HomeFacts, width: int) -> Section:
     if facts.totals is None:
-        is_refused = facts.cluster_state.tone is Tone.BAD
-        text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
+        state, text = facts.cluster_state, "They are looked for when the cluster is read."
+        if state.tone is Tone.BAD:
+            is_refused = state.text.startswith(MAY_NOT)
+            text = f"Not known: {state.text}." if is_refused else "Unknown until the cluster answers."
         return Section("Problems", (_text(text),))
     if facts.problems is None:
         return Section("Problems", (*_idle_rows(facts)[0], _text("Looking at pods, nodes and events.")))
