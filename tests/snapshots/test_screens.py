@@ -15,7 +15,7 @@ from actions.cluster.objects.catalogue import ServedKind
 from actions.cluster.queues import QueueList, queues_of
 from actions.cluster.watch.table_format import ObjectRow, TableColumn
 from actions.fleet.facts import Resources
-from actions.run.state.view import RunView
+from actions.run.state.view import RunView, UnusedDevices
 from tests.support import fixed_runs
 from tests.support.builders import NOW, a_snapshot
 from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
@@ -24,7 +24,6 @@ from tests.support.snapshots import difference, is_updating, rows, styled, witho
 from tests.unit.cluster.test_queues import CLUSTER_QUEUE, OTHERS, WORK
 from tui.feeds.objects import ObjectsScope
 from tui.feeds.supervisor import FeedHealth, FeedState
-from tui.feeds.training import TrainingFeed, UnusedDevices
 from tui.panes.queues import QueuesPane
 from tui.screens.confirm import ConfirmModal, TypeNameModal
 from tui.screens.console import PrefixScreen
@@ -356,10 +355,10 @@ async def test_a_cluster_as_it_was_kept(training: Scene, monkeypatch: pytest.Mon
 
 
 async def test_accelerators_that_are_not_used(training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def look(feed: TrainingFeed) -> None:
-        feed.unused = {RUN: UnusedDevices(3, 8, NOW.timestamp() - 312, 2, 2)}
-
-    monkeypatch.setattr(TrainingFeed, "look", look)
+    unused = UnusedDevices(3, 8, NOW.timestamp() - 312, 2, 2)
+    assert training.view is not None
+    training.view = replace(training.view, unused=unused)
+    training.summaries = tuple(replace(one, unused=unused) if one.id == RUN else one for one in training.summaries)
     async with a_fixed_console(training, monkeypatch, size=SMALL) as console:
         await compare(console, UNUSED_STATES, SMALL, tmp_path)
 

@@ -64,7 +64,6 @@ class RunCommands:
         preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         self._app.notify_plainly(f"Launching {blueprint.id}.")  # account and journal may take seconds
-        await self._run_actions.fetch_supplies(blueprint, binding, say=self._app.notify_plainly)
         texts = texts_of_command(arguments)
         usual = self._services.settings.limits
         limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
@@ -72,7 +71,13 @@ class RunCommands:
         store = store_of_command(arguments.store, self._services.settings.store)
         waived = [name.strip() for name in arguments.waive.split(",")]
         await self._run_actions.launch(
-            blueprint, binding, auto_approve=arguments.auto_approve, limits=limits, store=store, waived=waived
+            blueprint,
+            binding,
+            say=self._app.notify_plainly,
+            auto_approve=arguments.auto_approve,
+            limits=limits,
+            store=store,
+            waived=waived,
         )
         self._notify(logout_warning())
         self._services.unwatch()

@@ -279,14 +279,23 @@ class AcceleratorFeed:
         return WorkerReading(pod, read_devices(text), self._clock.monotonic(), self._clock.now().timestamp())
 
     async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
-        from actions.cluster.remote.exec import run_in_pod
-        from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
-
-        tool = NEURON_COMMAND if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
         container = self._containers.get(pod.uid) or await container_to_ask(session, pod)
         self._containers[pod.uid] = container
-        answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
-        return (answer.stdout or answer.stderr).decode("utf-8", "replace")
+        return await ask_devices(session, pod, container)
+
+
+async def ask_devices(session: KubeSession, pod: PodFacts, container: str) -> str:
+    """Return what the tool for a pod's accelerators prints in one of its containers.
+
+    Raises:
+        ConsoleError: It may not be asked, or does not answer.
+    """
+    from actions.cluster.remote.exec import run_in_pod
+    from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
+
+    tool = NEURON_COMMAND if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
+    answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
+    return answer.text
 
 
 async def container_to_ask(session: KubeSession, pod: PodFacts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from actions.cluster.auth.kubeconfig import ContextParts, parse_context_name
 from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
 from tui.feeds.kept_snapshot import KeptSnapshotFeed
-from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.supervisor import MAY_NOT, FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.gc_tuning import collect_frozen, freeze_startup_objects
 
@@ -35,6 +36,8 @@ _REPAINTED_SECONDS = 2.0
 _COLLECTS_AFTER_SECONDS = 30.0
 """Reading a cluster leaves next to no garbage, and a collection just before it is complete walks through all that was
 read: 18 to 54 ms of 50,000 pods."""
+_REFUSED = re.compile(r'^Not allowed: .{0,400}cannot (?:list|watch) resource "([^"]{1,253})"')
+"""The answer to a user without the right."""
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
@@ -320,6 +323,9 @@ def reading_of(health: SourceHealth) -> FeedHealth:
             state = FeedState.ENDED
         case _:
             state = FeedState.WAITING
+    refused = _REFUSED.search(health.detail)
+    if state is FeedState.REFUSED and refused is not None:
+        return FeedHealth(state, f"{MAY_NOT}list {refused[1]}", health.since)
     unread = f"{health.skipped} objects cannot be read" if health.skipped > 1 else "1 object cannot be read"
     return FeedHealth(state, health.detail or (unread if health.skipped else ""), health.since)
 

@@ -25,17 +25,13 @@ from tui.feeds.remote_runs import RemoteOnScreen, RemoteRunFeed
 from tui.feeds.runs import RunFeed
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
-from tui.feeds.training import TrainingFeed
 from tui.settings.settings import ConsoleSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.cluster.auth.session import KubeSession
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.job_pods import JobRef
-    from actions.fleet.facts import PodFacts
     from actions.run.journal.reader import RunSummary
     from actions.run.state.view import RunView
     from actions.run.store.remote import RemoteRun
@@ -49,7 +45,6 @@ CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
-TRAINING = "training"
 TAKEN = "runs taken over"
 KEPT = ("nodes", "pods")
 """The resources of a kept snapshot."""
@@ -99,7 +94,6 @@ class ConsoleServices:
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, clock, is_quiet=settings.is_silent)
         self.curves = CurveFeed(ticker.request_paint)
-        self.training = TrainingFeed(self.runs, clock, self.ticker.request_paint, partial(_live_pods, self.cluster))
         self.paid = PaidFeed(
             self.runs,
             self.cluster,
@@ -151,7 +145,6 @@ class ConsoleServices:
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
-            self.supervisor.keep(TRAINING, lambda: self.training.run(lambda: self.supervisor.mark_live(TRAINING)))
             if not self.settings.readonly:
                 live = partial(self.supervisor.mark_live, TAKEN)
                 own = partial(self.remote.follow_own, lambda: self.runs.summaries, self.runs.refresh_list, live)
@@ -366,12 +359,6 @@ async def _count_fleet(services: ConsoleServices) -> None:
 
 def _ids_in(runs: RunFeed) -> Callable[[], Collection[str]]:
     return lambda: {run.id for run in runs.summaries}
-
-
-def _live_pods(cluster: ClusterFeed) -> Iterable[PodFacts]:
-    """Return the pods of the cluster as it is now: none of a kept snapshot, which may be of yesterday."""
-    snapshot = cluster.snapshot()
-    return () if snapshot is None or snapshot.as_of else snapshot.pods.values()
 
 
 async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:

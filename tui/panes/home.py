@@ -130,10 +130,7 @@ class HomePane(Pane):
             troubles=troubles_elsewhere(services),
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
-            unused={
-                run: unused_text(one.count, one.of, now - one.since, answered=one.answered, workers=one.workers)
-                for run, one in services.training.unused.items()
-            },
+            unused={run.id: unused_text(run.unused, now) for run in services.runs.summaries if run.unused},
             problems=home.problems,
             blueprints=catalogue.found if is_catalogue_read else None,
             broken=len(catalogue.broken),

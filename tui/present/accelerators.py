@@ -12,9 +12,9 @@ import msgspec
 
 from actions.base.clock import time_of_day
 from actions.base.wording import duration
+from actions.run.state.view import UNUSED_SECONDS
 from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
 from tui.feeds.accelerators import PastReadings, WorkerReading
-from tui.feeds.training import UNUSED_SECONDS
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, meter, width_of
 from tui.present.text import short_names
 

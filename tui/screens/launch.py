@@ -258,6 +258,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
         """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
+        from actions.run.doctor.cluster import is_alone
+
         services, refusing = self._services, [line.check for line in found if line.blocks]
         is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
         title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated, is_refused=bool(refusing))
@@ -279,7 +281,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             lines = warning_lines(found, BODY_COLUMNS) + lines
             lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
             no_limits = () if self._limits.names_any else ("No limits.",)
-            loss = () if self._store_url or is_simulated else (loss_without_store(existing_cluster=self._existing),)
+            lost = loss_without_store(existing_cluster=self._existing, is_alone=is_alone(found))
+            loss = () if self._store_url or is_simulated else (lost,)
             lines += note_lines((*no_limits, *self._usual_notes, *loss), BODY_COLUMNS)
             lines += chosen_lines(
                 self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS

@@ -114,10 +114,7 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
 def _unused(services: ConsoleServices, now: float) -> str:
     """Return the accelerators that the run on screen holds at 0 % for minutes."""
     view = services.runs.view
-    unused = services.training.unused.get(view.id) if view is not None else None
-    if unused is None:
-        return ""
-    return unused_text(unused.count, unused.of, now - unused.since, answered=unused.answered, workers=unused.workers)
+    return unused_text(view.unused, now) if view is not None and view.unused is not None else ""
 
 
 def _needed_seconds(services: ConsoleServices) -> float | None:

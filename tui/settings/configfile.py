@@ -152,26 +152,17 @@ def _moment(_document: Document, _setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) and is_moment(value) else None
 
 
-def _watchdog(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import is_watchdog_time
+def _limit(_document: Document, setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import IDLE_TIME, WATCHDOG_TIME, minutes_of, percentage
 
-    return value if isinstance(value, str) and is_watchdog_time(value) else None
-
-
-def _idle(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import is_idle_time
-
-    return value if isinstance(value, str) and is_idle_time(value) else None
-
-
-def _percent(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import percentage
-
+    text = str(value)
     try:
-        percentage(text := str(value))
+        if setting.form is SettingForm.PERCENT:
+            percentage(text)
+            return text
+        return text if minutes_of(text, IDLE_TIME if setting.form is SettingForm.IDLE else WATCHDOG_TIME) else None
     except ConsoleError:
         return None
-    return text
 
 
 _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
@@ -186,7 +177,7 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.STORE: _home,
     SettingForm.HOURS: _hours,
     SettingForm.MOMENT: _moment,
-    SettingForm.WATCHDOG: _watchdog,
-    SettingForm.IDLE: _idle,
-    SettingForm.PERCENT: _percent,
+    SettingForm.WATCHDOG: _limit,
+    SettingForm.IDLE: _limit,
+    SettingForm.PERCENT: _limit,
 }

@@ -123,7 +123,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         theme: Name of the theme, one of `tui.settings.THEMES`.
         aliases: Words of the `:` line of the operator's own, and the lines that they stand for.
         filters: Saved filters by name, for `:filter @NAME`.
-        checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
+        checks_launches: A launch and its form ask machine, cluster and account; in a demo, no account.
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
         layout_folder: Folder of what is kept of the panes; `None` to keep nothing.

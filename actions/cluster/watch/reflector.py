@@ -41,6 +41,8 @@ _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
+_FORBIDDEN_SECONDS = 600.0
+"""The longest pause after a missing right: it is an answer, and seldom becomes another one."""
 _EXPIRY_SECONDS = 60.0
 
 
@@ -138,6 +140,7 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(  # client-go's, of tools/cache/reflector.go
             self._clock, first_seconds=0.8, longest_seconds=30.0, jitter=1.0, peace_seconds=120.0
         )
+        self._refusals = Backoff(self._clock, first_seconds=0.8, longest_seconds=_FORBIDDEN_SECONDS, jitter=1.0)
         self._liveness = liveness or ServerLiveness(self._clock)
         self._served = served
         self._page_size = page_size
@@ -320,7 +323,8 @@ class Reflector(Generic[T]):
         wished = status.retry_after_seconds if status else None
         if isinstance(error, _WatchListIgnoredError) or (status and self._decoder.falls_back(status.code)):
             return
-        if status and status.code == 403 and self._ends_when_forbidden:
+        is_forbidden = status is not None and status.code == 403
+        if is_forbidden and self._ends_when_forbidden:
             self._version, self._latest = "", None
             raise error
         if isinstance(error, SilenceError) and self._version:
@@ -344,14 +348,12 @@ class Reflector(Generic[T]):
             await self._wait_while_missing(error.message)
             return
         elif isinstance(error, AccessError | ConfigError):
-            self._report_state(
-                Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message
-            )
+            self._report_state(Health.FORBIDDEN if is_forbidden else Health.UNAUTHORIZED, error.message)
         elif self._falls_back_to_list():
             return
         else:
             self._report_state(Health.RECONNECTING, error.message)
-        await self._backoff.wait(wished)
+        await (self._refusals if is_forbidden else self._backoff).wait(wished)
 
     async def _wait_while_missing(self, message: str) -> None:
         if self._health.state is not Health.MISSING:  # another version is as missing: nothing has changed
@@ -371,6 +373,7 @@ class Reflector(Generic[T]):
 
     def _report_live(self) -> None:
         self._mark_current()
+        self._refusals.reset()
         if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
             self._report(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
 

@@ -141,11 +141,12 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     found = await launch_objects(connection, launch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(manifest: dict[str, Any]) -> _Answer:
+    async def ask(manifest: dict[str, Any]) -> _Answer | None:
         async with gate:
             return await _ask(connection, manifest, found)
 
-    answers = await asyncio.gather(*map(ask, [*found.objects, *pods_to_try(found, launch.namespace)]))
+    asked = await asyncio.gather(*map(ask, [*found.objects, *pods_to_try(found, launch.namespace)]))
+    answers = [one for one in asked if one is not None]
     refused = [one for one in answers if one.refusal]
     if refused:
         more = f" ({len(refused) - 1} more are refused.)" if len(refused) > 1 else ""
@@ -171,7 +172,8 @@ def pods_to_try(found: LaunchObjects, namespace: str) -> Iterator[dict[str, Any]
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
 
 
-async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer:
+async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer | None:
+    """Return the answer to one object; `None` for one that is out of reach, which the launch does not make."""
     ref = ref_of(manifest)
     group = ref.api_version.rpartition("/")[0]
     if ref.namespace in found.namespaces or _PLACEHOLDER in msgspec.json.encode(manifest).decode():
@@ -184,6 +186,8 @@ async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: L
     try:
         await connection.create(manifest, dry_run=True)
     except ConsoleError as error:
+        if isinstance(error, ApiAccessError) and await connection.is_out_of_reach(ref):
+            return None
         return _judged(error, ref, found)
     return _Answer()
 

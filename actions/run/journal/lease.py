@@ -22,7 +22,7 @@ from actions.base.process import ProcessIdentity, boot_id, own_identity
 from actions.base.untrusted import one_line, redact
 from actions.run.journal.folder import heartbeat_path, lease_path, read_block, starts_path, write_block
 from actions.run.journal.store import LOCK_SECONDS, DiskFullError, Journal, Lease, read_runner_lease
-from actions.run.state.view import NoticeKind
+from actions.run.state.view import NoticeKind, UnusedDevices
 
 BEAT_SECONDS = 2.0
 STALLED_SECONDS = 7.0
@@ -48,6 +48,8 @@ class HeartbeatState(msgspec.Struct, frozen=True):
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     troubles: dict[str, str] = msgspec.field(default_factory=dict)
     """Present trouble of the pods of a stage, by stage id."""
+    unused: UnusedDevices | None = None
+    """Accelerators that are held and not used."""
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
@@ -103,6 +105,10 @@ class Heartbeat:
         line = one_line(redact(text))
         troubles = {name: known for name, known in self._beat.troubles.items() if name != stage}
         self._beat = replace(self._beat, troubles={**troubles, stage: line} if line else troubles)
+
+    def tell_unused(self, found: UnusedDevices | None) -> None:
+        """Set the accelerators that are held and not used."""
+        self._beat = replace(self._beat, unused=found)
 
     @property
     def troubles(self) -> dict[str, str]:

@@ -38,6 +38,7 @@ from actions.run.state.view import (
     RunView,
     StageState,
     StageView,
+    UnusedDevices,
     with_troubles,
 )
 
@@ -226,8 +227,9 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else watched.notes if watched else {}
         troubles = dict(beat.troubles) if beat and lease is not None else watched.troubles if watched else {}
+        unused = beat.unused if beat and lease is not None else None
         is_starting = self._awaits_runner() if lease is None else not (lease.is_taken or _is_stalled(notices))
-        seen = (len(self._records), lease, notices, notes, troubles, watched, is_starting)
+        seen = (len(self._records), lease, notices, notes, troubles, unused, watched, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
             return None
@@ -251,7 +253,9 @@ class RunReader:
             notices = (*self._left_behind(view), *notices)
         store = view.store or "in its cluster"
         notices = tuple(replace(notice, text=notice.text.replace("{store}", store)) for notice in notices)
-        view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
+        view = replace(
+            view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting, unused=unused
+        )
         self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest
 
@@ -379,6 +383,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Nothing is left but to send its alarms: a crash or a reboot has interrupted that."""
     alarms: tuple[AlarmView, ...] = ()
     """Those that are not acknowledged, and whose cause is there."""
+    unused: UnusedDevices | None = None
+    """See `RunView.unused`."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
@@ -429,6 +435,7 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         owner=str(view.owner or ""),
         store=view.store,
         has_runner=reader.runner_alive,
+        unused=view.unused,
         taken_by=reader.watched.who if reader.watched is not None else "",
     )
 

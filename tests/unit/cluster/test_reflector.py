@@ -199,6 +199,15 @@ async def test_refusals_are_shown_and_tried_again_slowly(tmp_path: Path, code: i
         assert sum(it.clock.slept) > 2
 
 
+async def test_a_missing_right_is_asked_for_seldom_and_other_credentials_soon(tmp_path: Path) -> None:
+    for code, least, most in ((403, 600.0, 1200.0), (401, 30.0, 60.0)):
+        refused = [refusal(code, "No")] * 12
+        async with reflecting(tmp_path, *refused, page([], 9), stream(then="hang")) as it:
+            await it.mirror.until(lambda it=it: it.mirror.saw(Health.LIVE))  # type: ignore[misc]
+            assert it.clock.slept[0] < 2
+            assert least <= max(it.clock.slept) <= most
+
+
 async def test_a_kind_that_is_not_there_is_asked_for_slowly_and_by_no_stream(tmp_path: Path) -> None:
     missing, look = refusal(404, "NotFound"), page([], 8)
     changes = stream(event("ADDED", thing("a", 9)), bookmark(10, ends_initial=True), then="hang")

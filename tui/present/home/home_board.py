@@ -17,6 +17,7 @@ from actions.fleet.quantity import bounded, format_dollars, percent_of
 from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
+from tui.feeds.supervisor import MAY_NOT
 from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
@@ -474,8 +475,10 @@ def _steps(step: str) -> tuple[Cells, ...]:
 
 def _problems(facts: HomeFacts, width: int) -> Section:
     if facts.totals is None:
-        is_refused = facts.cluster_state.tone is Tone.BAD
-        text = "Unknown until the cluster answers." if is_refused else "They are looked for when the cluster is read."
+        state, text = facts.cluster_state, "They are looked for when the cluster is read."
+        if state.tone is Tone.BAD:
+            is_refused = state.text.startswith(MAY_NOT)
+            text = f"Not known: {state.text}." if is_refused else "Unknown until the cluster answers."
         return Section("Problems", (_text(text),))
     if facts.problems is None:
         return Section("Problems", (*_idle_rows(facts)[0], _text("Looking at pods, nodes and events.")))
