@@ -39,6 +39,7 @@ from actions.command.arguments import (
     ObjectArguments,
     OnlyArguments,
     OpenArguments,
+    PluginArguments,
     ResizeArguments,
     ResumeArguments,
     RunArguments,
@@ -218,6 +219,13 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "edit", "Edit", "The object as YAML in $EDITOR; it is sent when you save.", TargetArguments, is_mutation=True
     ),
+    Command(
+        "plugin",
+        "Start a plugin",
+        "A program of your plugins.yaml, with the selected object.",
+        PluginArguments,
+        is_mutation=True,
+    ),
     Command("delete", "Delete", "Delete the object, or the marked ones.", DeleteArguments, Danger.CONFIRM, True),
     Command("scale", "Scale", "Set the replicas of a workload.", ScaleArguments, Danger.CONFIRM, True),
     Command(
@@ -275,7 +283,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("equalize", "Equalize panes", "Make them equally wide and high.", NoArguments),
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
     Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
-    Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
+    Command("context", "Change cluster", "Show the cluster of another context.", ContextArguments),
     Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
     Command("alarms", "Alarms", "Those that are not acknowledged, and whether they were sent.", NoArguments),

@@ -78,6 +78,7 @@ from actions.terraform.program import (
     WANTED,
     find_program,
     missing_sentence,
+    parse_version,
     product_of,
     program_variable,
     version_now,
@@ -284,7 +285,7 @@ def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
     if store and program is not None and not all(own_backend(root) for root in roots):
-        require_locks(version_now(program), store, product_of(program))
+        require_locks(parse_version(version_now(program)), store, product_of(program))
 
 
 def _require_secret(name: str, reference: str) -> None:

@@ -18,15 +18,16 @@ from tui.cli.options import (
     Options,
     add_options,
     cluster_options,
-    count_of,
+    duration_in_seconds,
     factor_of,
     input_file,
     listing_option,
     listing_options,
+    natural_number,
     object_name,
     output_option,
     port_of,
-    seconds_of,
+    words_of,
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
@@ -76,6 +77,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
+    if options.contexts and options.command not in (None, "serve"):
+        top.error(f"--contexts opens the console on several clusters; {options.command} asks one: give --context")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
@@ -194,7 +197,7 @@ _ELSEWHERE = {
     "exec": "the console opens a shell with s",
     "port-forward": "forward opens a port",
 }
-"""What is here for commands of kubectl that are not."""
+"""The way here for commands of kubectl that are not."""
 
 
 def known_words(place: str, word: str, known: Sequence[str]) -> str:
@@ -291,6 +294,9 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
+    top.add_argument(
+        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
+    )
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(
@@ -381,8 +387,8 @@ def _logs(commands: Commands, cluster: Options) -> None:
     logs.add_argument("-c", "--container", default="", metavar="NAME", help="only this container of each pod")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the containers have ended")
     logs.add_argument("-p", "--previous", action="store_true", help="those of the containers before their last restart")
-    logs.add_argument("--tail", type=count_of, metavar="N", help="only the last lines of each (default: all)")
-    logs.add_argument("--since", type=seconds_of, metavar="TIME", help="only lines of the last 10m, 2h…")
+    logs.add_argument("--tail", type=natural_number, metavar="N", help="only the last lines of each (default: all)")
+    logs.add_argument("--since", type=duration_in_seconds, metavar="TIME", help="only lines of the last 10m, 2h…")
 
 
 def _guard(commands: Commands, cluster: Options) -> None:
