@@ -29,6 +29,7 @@ steps:
   - launch:
       blueprint: bionemo-esm1nv
       existing_cluster: true
+      waive: room for the pods
       set:
         {{workers: 2, data: sample, data_dir: /fsx/sample, num_csv_files: 2, max_steps: 100000, val_check_interval: 100,
         tensorboard: true}}
@@ -44,6 +45,7 @@ steps:
   - launch:
       blueprint: llama2-trn1-ray
       existing_cluster: true
+      waive: room for the pods
       set: {{nodes: 2, data: sample, max_steps: 10000, steps_this_run: 10000, logging_interval: 1}}
       auto_approve: true
   - wait: {{stage: cluster, is: succeeded, within: 5m}}
