@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from actions.run.limits.idle import load_in
 from actions.run.output import collector as watcher
+from actions.run.output.reader import OutputReader
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from actions.sandbox.faults.client import control_faults
@@ -139,5 +141,8 @@ async def test_d04_who_may_not_ask_for_accelerators_is_told(tmp_path: Path, sand
     with fault(sandbox, "kind=forbidden", "verbs=exec"):
         begun(folder)
         wait_for_note(folder, "The accelerators cannot be read: ")
+        (refused,) = OutputReader(folder, "work").accelerators().values()
+        assert load_in(refused.text, refused.at).loads == (), "a pod that may not be asked is not idle"
+        assert "forbidden" in load_in(refused.text, refused.at).error
     await until(lambda: "cannot be read" not in work_of(folder).message, "the end of the warning")
     taken_down(folder)
