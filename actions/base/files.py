@@ -7,16 +7,20 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from collections.abc import Collection
 from importlib import resources
 from io import BufferedReader
 from pathlib import Path
+from threading import Event
 
 from actions.base.errors import ConfigError
 
 APPLICATION = "eksml-tui"
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
+_LOOK_SECONDS = 0.02
+"""Pause between two attempts to take a lock."""
 
 _NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "fuse.sshfs", "afs", "ceph"})
 
@@ -102,6 +106,16 @@ def take_lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def wait_for_lock(descriptor: int, seconds: float) -> bool:
+    """Wait for the lock of `take_lock`, at most so long; return whether it was taken. Blocking."""
+    deadline = time.monotonic() + seconds
+    while not take_lock(descriptor):
+        if time.monotonic() >= deadline:
+            return False
+        Event().wait(_LOOK_SECONDS)
     return True
 
 
@@ -245,7 +259,7 @@ def filesystem_type(path: Path) -> str:
 
 
 def is_network_filesystem(path: Path) -> bool:
-    """Return whether `path` lies on a file system where SQLite's WAL is unsafe."""
+    """Return whether `path` lies on a file system where a process cannot rely on locks."""
     return filesystem_type(path) in _NETWORK_FILESYSTEMS
 
 

@@ -54,13 +54,18 @@ def load_blueprint(folder: Path) -> Blueprint:
     return blueprint
 
 
-def validate(folder: Path) -> list[BlueprintError]:
+def validate(folder: Path, file: Path | None = None) -> list[BlueprintError]:
     """Return everything that is wrong with the blueprint in `folder`; empty if nothing is.
 
     A file that cannot be read into the model gives one error; otherwise every finding is reported.
+
+    Args:
+        folder: The folder with the blueprint's files.
+        file: The blueprint itself, also a pipe; that of the folder by default.
     """
     try:
-        document, blueprint = _read(folder)
+        document = read_blueprint(folder, file)
+        blueprint = _blueprint_of(document, folder)
     except BlueprintError as error:
         return [error]
     findings = (*blueprint_problems(blueprint), *access_problems(blueprint))

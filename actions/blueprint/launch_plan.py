@@ -509,8 +509,18 @@ def _row(stage: StagePlan) -> tuple[str, ...]:
     return (stage.id, stage.kind, span, nodes, stage.hourly_text, stage.cost_text)
 
 
-def loss_without_store(*, existing_cluster: bool) -> str:
-    """Return the sentence on what is lost with this machine, if a run is launched without a store."""
+def loss_without_store(*, existing_cluster: bool, is_alone: bool = False) -> str:
+    """Return the sentence on what is lost with this machine, if a run is launched without a store.
+
+    Args:
+        existing_cluster: It goes into a cluster that is there.
+        is_alone: Its user may not keep it in that.
+    """
+    if is_alone:
+        return (
+            "Without a store (--store s3://…) this machine alone has the run: if it is lost, what the run has made has "
+            "to be found and removed by hand (eksml-tui audit CLUSTER)."
+        )
     if existing_cluster:
         return (
             "Without a store (--store s3://…) the run is kept in its cluster: "

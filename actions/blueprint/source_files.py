@@ -258,13 +258,17 @@ _COMPONENT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 E = TypeVar("E", bound=InputError)
 
 
-def read_blueprint(folder: Path) -> Document:
+def read_blueprint(folder: Path, given: Path | None = None) -> Document:
     """Read the blueprint in `folder`, merged with its components.
+
+    Args:
+        folder: The folder with its files.
+        given: The blueprint itself, also a pipe; that of the folder by default.
 
     Raises:
         BlueprintError: A file cannot be read, or names what is not there.
     """
-    own = _read(folder / FILE_NAME)
+    own = _read(given or folder / FILE_NAME, may_be_pipe=given is not None)
     if not isinstance(own.value, dict):
         return own
     merged = MergedDocument(own)
@@ -301,8 +305,8 @@ def _file(folder: Path, name: str) -> str:
     return f"{name}.yaml" if (folder / f"{name}.yaml").is_file() else f"{SHARED}/{name}.yaml"
 
 
-def _read(path: Path) -> Document:
-    return _parsed(read_input(path, kind=BlueprintError), str(path))
+def _read(path: Path, *, may_be_pipe: bool = False) -> Document:
+    return _parsed(read_input(path, kind=BlueprintError, may_be_pipe=may_be_pipe), str(path))
 
 
 @lru_cache(maxsize=64)

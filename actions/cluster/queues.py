@@ -21,6 +21,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import KINDS, KubeKind, kind_of, name_of_kind
 from actions.cluster.objects.client import Discovery, list_objects
 from actions.cluster.objects.status_rules import Object, condition_of, spec_of
+from actions.cluster.watch.served import served_groups
 
 _SYSTEMS = {"Kueue": "kueue.x-k8s.io", "Volcano": "scheduling.volcano.sh"}
 """The groups of their kinds."""
@@ -321,8 +322,9 @@ async def fetch_queues(session: KubeSession, namespace: str = "") -> QueueList:
     discovery = Discovery(session)
     remarks: list[str] = []
     documents: list[Object] = []
+    groups = await served_groups(session)
     for system, group in _SYSTEMS.items():
-        kinds = [row for row in KINDS if row.group == group]
+        kinds = [row for row in KINDS if row.group == group and (groups is None or group in groups)]
         answers = await asyncio.gather(*(_listed(session, discovery, kind, namespace) for kind in kinds))
         if all(answer is None for answer in answers):
             remarks.append(f"{system} is not installed here.")
@@ -331,7 +333,7 @@ async def fetch_queues(session: KubeSession, namespace: str = "") -> QueueList:
         if refused:
             remarks.append(f"You may not list {listed(refused, len(refused))} of {system}: they are not shown.")
         documents += [one for answer in answers if isinstance(answer, list) for one in answer]
-    classes = await _listed(session, discovery, _PRIORITIES, "")
+    classes = await _listed(session, discovery, _PRIORITIES, "") if documents else None
     documents += classes if isinstance(classes, list) else []
     names = [_name(one) for one in documents if name_of_kind(one) == "ClusterQueue"]
     positions = await asyncio.gather(*(_order_of(session, name) for name in names))

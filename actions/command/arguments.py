@@ -194,6 +194,12 @@ class CopyArguments(Arguments, frozen=True):
     column: Annotated[str, _naming("column", "Title of a column, for its cell. Empty: the name, or the lines.")] = ""
 
 
+class BrowseArguments(Arguments, frozen=True):
+    """Open a web interface that the log names."""
+
+    to: Annotated[str, Meta(description="wandb, mlflow, tensorboard, run, project… Empty: the most special one.")] = ""
+
+
 class OnlyArguments(Arguments, frozen=True):
     """Show the lines of some pods only."""
 
@@ -279,8 +285,8 @@ class ChartArguments(Arguments, frozen=True):
     metric: Annotated[
         str,
         Meta(
-            description="loss, lr… or several with commas. Empty: the next one; all: side by side; pick: from a list; "
-            "next, previous: of those side by side the one that takes the keys."
+            description="loss, lr… or several: lr,train/*. Empty: the next one; all: side by side; pick: from a list; "
+            "next, previous: of those side by side the one that takes the keys; next-page, previous-page: the others."
         ),
     ] = ""
 
@@ -339,6 +345,14 @@ class LaunchArguments(Arguments, frozen=True):
     store: Annotated[str, Meta(description="Its store, s3://BUCKET/PREFIX; none. Empty: the one of the settings.")] = ""
     waive: Annotated[str, Meta(description="Launch although these checks failed: names, separated by commas.")] = ""
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
+
+
+class PluginArguments(Arguments, frozen=True):
+    """Start an external program with the selected object."""
+
+    plugin: Annotated[str, _naming("plugin", "Its name in plugins.yaml.")] = ""
+    key: Annotated[str, Meta(description="Its key, in the place of the name; one with inputs is then typed.")] = ""
+    set: Annotated[dict[str, str], Meta(description="Its inputs by name.")] = field(default_factory=dict)
 
 
 class RunArguments(Arguments, frozen=True):
@@ -420,7 +434,7 @@ class ThemeArguments(Arguments, frozen=True):
 
 
 class ContextArguments(Arguments, frozen=True):
-    """Connect to another cluster."""
+    """Show another cluster."""
 
     name: Annotated[
         str, _naming("context", "A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")

@@ -219,6 +219,10 @@ class DeviceClaimFacts(msgspec.Struct, frozen=True, gc=False):
     """The scheduler has made it of a pod's request of an extended resource, which is among the pod's own requests."""
 
 
+HARMLESS_EVENTS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret", "ProbeWarning"})
+"""Reasons of warnings with which pods start as well; the kubelet repeats them every few seconds."""
+
+
 class EventFacts(msgspec.Struct, frozen=True, gc=False):
     """The facts of an event, with its last count."""
 
@@ -245,7 +249,7 @@ class EventFacts(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_warning(self) -> bool:
         """Return whether it reports something wrong."""
-        return self.type != "Normal" and not self.is_of_placed_gang
+        return self.type != "Normal" and self.reason not in HARMLESS_EVENTS and not self.is_of_placed_gang
 
 
 class JobReport(msgspec.Struct, frozen=True, gc=False):

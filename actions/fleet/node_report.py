@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import MappingProxyType
 
 from actions.base.clock import format_rfc3339
 from actions.base.decoding import json_document
@@ -44,29 +45,50 @@ def has_accelerators(node: NodeFacts) -> bool:
     return node.allocatable.accelerators > 0
 
 
-def nodes_table(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], model: CostModel) -> str:
+Labels = Mapping[str, Mapping[str, str | None]]
+"""The values of labels by name, by uid of a node; of all nodes the same names."""
+
+
+def nodes_table(
+    ordered: Sequence[NodeFacts],
+    usage: Mapping[str, NodeUsage],
+    model: CostModel,
+    *,
+    labels: Labels = MappingProxyType({}),
+    is_bare: bool = False,
+) -> str:
     """Summary lines with a bar for each resource, then one line for each node.
 
     Args:
-        nodes: Each once.
+        ordered: Each once, in the order of lines.
         usage: By node name.
         model: Prices.
+        labels: Columns of labels.
+        is_bare: Without summary and sources, for a program that reads lines.
 
     Returns:
         Lines without colours, the last one ended by a newline. Requests are `requested/allocatable`; a dash stands for
         a resource that the node does not have. A resource that no node has gets no column.
     """
-    ordered = sorted_nodes(nodes)
     if not ordered:
         return "No nodes.\n"
     used = [usage.get(node.name, UNUSED) for node in ordered]
     costs = [model.node_cost(node, use) for node, use in zip(ordered, used, strict=True)]
     present = _present(ordered)
-    lines = _summary(ordered, used, total_of(costs), present)
-    rows = [_row(node, use, cost, present) for node, use, cost in zip(ordered, used, costs, strict=True)]
-    lines += ["", *aligned([_heading(present), *rows])]
-    lines += ["", *_sources(costs)]
+    rows = [
+        [*_row(node, use, cost, present), *(value or "-" for value in labels.get(node.uid, {}).values())]
+        for node, use, cost in zip(ordered, used, costs, strict=True)
+    ]
+    names = next(iter(labels.values()), {})
+    lines = aligned([[*_heading(present), *map(label_title, names)], *rows])
+    if not is_bare:
+        lines = [*_summary(ordered, used, total_of(costs), present), "", *lines, "", *_sources(costs)]
     return "\n".join(lines) + "\n"
+
+
+def label_title(name: str) -> str:
+    """Return the title of the column of a label, as kubectl's `-L` has it: its name without the domain."""
+    return name.rpartition("/")[2].upper()
 
 
 def bar_of(part: int, whole: int, cells: int = BAR_CELLS) -> str:
@@ -140,34 +162,38 @@ Json = dict[str, object]
 
 
 def nodes_json(
-    nodes: Iterable[NodeFacts],
+    ordered: Sequence[NodeFacts],
     usage: Mapping[str, NodeUsage],
     model: CostModel,
     *,
     region: str = "",
     leaves_out_claims: bool = False,
+    labels: Labels = MappingProxyType({}),
 ) -> str:
     """Render the fleet as one JSON document of two-space indents, the last line ended by a newline.
 
     Args:
-        nodes: Each once.
+        ordered: Each once, in the order of the document.
         usage: By node name.
         model: Prices.
         region: The region of the cluster, empty if unknown.
         leaves_out_claims: The cluster has ResourceClaims, and their devices are in no number.
+        labels: Values that nodes have as `labels`.
     """
-    ordered = sorted_nodes(nodes)
     costs = [model.node_cost(node, usage.get(node.name, UNUSED)) for node in ordered]
     document = {
         "schema": SCHEMA,
         "region": region,
         "summary": _summary_document(ordered, usage, total_of(costs)) | {"leaves_out_claims": leaves_out_claims},
-        "nodes": [_node(node, usage.get(node.name, UNUSED), cost) for node, cost in zip(ordered, costs, strict=True)],
+        "nodes": [
+            node_document(node, usage.get(node.name, UNUSED), cost, labels.get(node.uid))
+            for node, cost in zip(ordered, costs, strict=True)
+        ],
     }
     return json_document(document)
 
 
-def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
+def _summary_document(nodes: Sequence[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
     total = totals_of(nodes, usage)
     return {
         "nodes": total.nodes,
@@ -186,7 +212,10 @@ def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], co
     }
 
 
-def _node(node: NodeFacts, use: NodeUsage, cost: NodeCost) -> Json:
+def node_document(
+    node: NodeFacts, use: NodeUsage, cost: NodeCost, labels: Mapping[str, str | None] | None = None
+) -> Json:
+    """Return one node with the keys of the schema, and its labels, if some were asked for."""
     created = format_rfc3339(datetime.fromtimestamp(node.created_at, UTC)) if node.created_at else None
     return {
         "name": node.name,
@@ -208,7 +237,7 @@ def _node(node: NodeFacts, use: NodeUsage, cost: NodeCost) -> Json:
         "price": _price(cost.price),
         "created_at": created,
         "version": node.version,
-    }
+    } | ({} if labels is None else {"labels": dict(labels)})
 
 
 def _price(price: Price | None) -> Json | None:

@@ -21,7 +21,7 @@ from actions.cloud.aws_session import AwsSession, pages
 from actions.cloud.leftovers import CLUSTER_TAG, SearchScope, search_account
 from actions.cloud.resources import hourly_text, parts_of
 from actions.run.context.access import ClusterConnection
-from actions.run.objects.survey import fetch_kinds, survey
+from actions.run.objects.survey import fetch_kinds, sentences_of, survey_as_far
 from actions.run.teardown.audit import removal_of_object
 
 _POOL_KIND = "NodePool"
@@ -109,7 +109,7 @@ async def audit_of_cluster(
 async def _labelled(connection: ClusterConnection) -> tuple[list[FoundThing], list[str]]:
     """Return the objects with a run's label that nothing else owns, and sentences on what could not be searched."""
     kinds = await fetch_kinds(connection)
-    found = await survey(connection, kinds.kinds, selector=RUN_LABEL)
+    found = await survey_as_far(connection, kinds.kinds, (connection.session.namespace,), selector=RUN_LABEL)
     things = [
         FoundThing(
             entry.run,
@@ -120,7 +120,7 @@ async def _labelled(connection: ClusterConnection) -> tuple[list[FoundThing], li
         for entry in found.entries
         if is_label(entry.run) and not entry.owners and not entry.is_going
     ]
-    return things, [f"This user {one.clause()}." for one in (*kinds.unasked, *found.unasked)]
+    return things, sentences_of((*kinds.unasked, *found.unasked))
 
 
 async def _tagged_resources(session: AwsSession) -> Tagged:

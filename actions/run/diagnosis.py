@@ -19,6 +19,7 @@ from actions.cluster.diagnose.collect import collect_evidence
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.parse_input import log_text
+from actions.cluster.diagnose.rules.last_error import has_original_error
 from actions.cluster.diagnose.rules.unexplained import find_unknown
 from actions.cluster.diagnose.select import ObjectSelector
 from actions.cluster.objects.client import Discovery
@@ -63,12 +64,15 @@ async def explain_stage(
     if stage_id.startswith(TEARDOWN_PREFIX):
         return await _explain_undo(session, view, stage)
     evidence = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
+    # of a pod that was made anew, or started again, the run's own output has the end of the one before
     live = {log.pod for log in evidence.logs}
+    told = {log.pod for log in evidence.logs if has_original_error(log)}
     thread = NamedExecutor("stage diagnosis")
     try:
         kept = await thread.call(stored_logs, folder, stage)
         # the journal first: of errors of equal weight the last one counts, and a program's log is more specific
-        logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in live))
+        before = [log for log in kept if log.pod not in live or (log.pod not in told and has_original_error(log))]
+        logs = (*_journal(stage), *evidence.logs, *before)
         found = await thread.call(diagnose, replace(evidence, logs=logs))
         if stage.state is StageState.FAILED and _waits(found):
             logged = await thread.call(diagnose, Evidence(logs=logs, taken_at=evidence.taken_at))

@@ -7,12 +7,10 @@ import base64
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event
 from types import MappingProxyType
 
 import msgspec
@@ -26,7 +24,7 @@ from actions.base.files import (
     expanded,
     private_directory,
     read_file,
-    take_lock,
+    wait_for_lock,
     write_private,
 )
 from actions.base.own_images import registry_variable
@@ -34,6 +32,7 @@ from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import load_blueprint, require_access
+from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.copied_files import copied_files
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, operator_copies
@@ -42,7 +41,7 @@ from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.source_files import git_modules, located, shared_by
-from actions.blueprint.stages import TerraformStage
+from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
 from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
@@ -60,6 +59,7 @@ from actions.run.journal.folder import (
     heartbeat_path,
     journal_path,
     keep_reserve,
+    lease_path,
     make_block,
     runner_log_path,
     runs_folder,
@@ -89,7 +89,6 @@ _SHOWN = 3
 _LOCK = ".launching"
 _LOCK_SECONDS = 10.0
 """A folder is made in less than a second."""
-_LOOK_SECONDS = 0.05
 
 
 class Supplies(msgspec.Struct, frozen=True):
@@ -145,7 +144,7 @@ def create_folder(
             _copy_supplies(supplies, scratch)
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
-        for block in (heartbeat_path(scratch), starts_path(scratch)):
+        for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
             make_block(block)
         write_private(runner_log_path(scratch), b"")
         keep_reserve(scratch)
@@ -370,20 +369,18 @@ def one_at_a_time(runs: Path) -> Iterator[None]:
         ConfigError: The folder cannot be written.
         RefusedError: Another launch does not come to its end.
     """
-    path, deadline = private_directory(runs) / _LOCK, time.monotonic() + _LOCK_SECONDS
+    path = private_directory(runs) / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     except OSError as error:
         raise ConfigError(f"{path} cannot be made: {error.strerror}.", hint="Free some space there.") from error
     try:
-        while not take_lock(descriptor):
-            if time.monotonic() > deadline:
-                who = ", ".join(holders_of_locks([path])) or "another process"
-                raise RefusedError(
-                    f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
-                    hint="Wait for it, or end that process; then launch again.",
-                )
-            Event().wait(_LOOK_SECONDS)
+        if not wait_for_lock(descriptor, _LOCK_SECONDS):
+            who = ", ".join(holders_of_locks([path])) or "another process"
+            raise RefusedError(
+                f"Another launch on this machine, by {who}, has not made its run within {_LOCK_SECONDS:.0f} s.",
+                hint="Wait for it, or end that process; then launch again.",
+            )
         yield
     finally:
         os.close(descriptor)
@@ -503,15 +500,32 @@ def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
         yield HeldPrice(title=item.text, stage=item.stage, is_by_use=True)
 
 
+def _first_needs(blueprint: Blueprint, skipped: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """Return the needs of check stages that run first: they look at nodes that no stage of this run makes.
+
+    They need nothing but access to the cluster. What only warns, such as pods of a plugin, comes along.
+    """
+    access = tuple(stage.id for stage in blueprint.stages if isinstance(stage, KubeconfigStage))
+    return {
+        stage.id: access
+        for stage in blueprint.stages
+        if isinstance(stage, CheckStage)
+        and any(need in skipped and isinstance(blueprint.stage(need), TerraformStage) for need in stage.needs)
+        and all(isinstance(check, NodesCheck | VersionCheck) or not check.is_required for check in stage.checks)
+    }
+
+
 def _outlines(blueprint: Blueprint, plan: LaunchPlan, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
     expected = {stage.id: stage for stage in plan.stages if not stage.is_skipped}
-    order = order_of({stage.id: stage.needs for stage in blueprint.stages})
+    needs = _first_needs(blueprint, skipped)
+    needs |= {stage.id: stage.needs for stage in blueprint.stages if stage.id not in needs}
+    order = order_of(needs)
     for stage in (blueprint.stage(stage_id) for stage_id in order):
         yield StageOutline(
             id=stage.id,
             kind=stage.kind,
             title=stage.title,
-            needs=stage.needs,
+            needs=needs[stage.id],
             expect_low_seconds=expected[stage.id].low_seconds if stage.id in expected else stage.expect.low_seconds,
             expect_high_seconds=expected[stage.id].high_seconds if stage.id in expected else stage.expect.high_seconds,
             is_skipped=stage.id in skipped,

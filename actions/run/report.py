@@ -157,8 +157,12 @@ def paid_fields(things: Iterable[PaidThing]) -> list[dict[str, object]]:
 def _store_of(view: RunView) -> str:
     """Return where other machines find a run."""
     has_cluster = any("cluster_uid" in values for values in view.outputs.values())  # of its kubeconfig stage
-    if view.store or has_cluster:
-        return view.store or "its cluster"
+    if view.store:
+        return view.store
+    if any(notice.kind is NoticeKind.STORE_REFUSED for notice in view.notices):
+        return "this machine alone: its cluster refuses it"
+    if has_cluster:
+        return "its cluster, where its user may write there"
     return "none yet: the run is on this machine alone until it has a cluster"
 
 

@@ -33,7 +33,7 @@ from actions.base.files import read_file, write_private
 from actions.base.readonly import is_readonly
 from actions.run import paid, spending
 from actions.run.journal import reader
-from actions.run.journal.folder import runs_folder, watched_path
+from actions.run.journal.folder import journal_path, lease_path, runs_folder, watched_path
 from actions.run.journal.reader import RunMonitor, RunReader, RunSummary, run_summary, unreadable
 from actions.run.journal.run_ids import known_numbers
 from actions.run.limits import options
@@ -56,13 +56,12 @@ class _Files(msgspec.Struct, frozen=True):
     """The files that a summary is made of; `None` for one that is not there."""
 
     journal: _FileState | None
-    log: _FileState | None
-    """SQLite's: there while the journal is open for writing, or after a process that died with it."""
+    lease: _FileState | None
     watched: _FileState | None
 
     def is_settled(self, now_ns: int) -> bool:
         """Return whether a later write would show in the times."""
-        states = (self.journal, self.log, self.watched)
+        states = (self.journal, self.lease, self.watched)
         return all(abs(now_ns - moment) > _SETTLED_NS for state in states if state is not None for moment in state[2:])
 
 
@@ -206,7 +205,7 @@ def _grows(run: RunSummary) -> bool:
     return spending is not None and bool(spending.usd_per_hour or spending.may_usd_per_hour)
 
 
-_BESIDE = ("journal.db-wal", watched_path(Path()).name)
+_JOURNAL, *_BESIDE = (path(Path()).name for path in (journal_path, lease_path, watched_path))
 
 
 def _files_of(folder: str) -> tuple[_Files | None, int]:
@@ -215,7 +214,7 @@ def _files_of(folder: str) -> tuple[_Files | None, int]:
     A few microseconds: all that a run that is over costs at rest.
     """
     try:
-        status = os.stat(f"{folder}/journal.db")
+        status = os.stat(f"{folder}/{_JOURNAL}")
         return _Files(_state_in(status), *[_state_of(f"{folder}/{name}") for name in _BESIDE]), status.st_dev
     except OSError:
         return None, 0
@@ -264,7 +263,7 @@ def _is_lasting(source: RunReader, view: RunView, files: _Files, now: float) -> 
     is_interrupted = any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices)
     is_still = not (source.runner_alive or view.is_starting or is_interrupted or is_timed)
     is_past = all(record.at <= now for record in source.records())
-    return files.log is None and is_still and is_past and spending.is_steady(view, now)
+    return is_still and is_past and spending.is_steady(view, now)
 
 
 def _last_loss(folder: Path) -> float | None:

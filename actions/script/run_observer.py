@@ -63,7 +63,7 @@ class RunObserver:
         return found
 
     def has_line(self, pattern: Pattern, stage: str) -> bool:
-        """Return whether a stored log line matches; of all stages if `stage` is empty."""
+        """Return whether a stored log line, or a mark between them, matches; of all stages if `stage` is empty."""
         return any(output.has_line(pattern) for output in self._stage_outputs(stage))
 
     async def diagnose(self, stage: str) -> None:
@@ -122,7 +122,7 @@ class _StageOutput:
         while pattern.pattern not in self._found:
             start = self._searched.get(pattern.pattern, 0)
             lines, end = self._reader.lines(start)
-            if any(not line.is_marker and pattern.search(line.text) for line in lines):
+            if any(pattern.search(line.text) for line in lines):
                 self._found.add(pattern.pattern)
             if end == start:
                 break

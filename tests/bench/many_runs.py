@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from actions.run.journal.folder import journal_path
-from actions.run.journal.store import RecordRow, copy_rows
+from actions.run.journal.journal_file import RecordRow
+from actions.run.journal.store import copy_rows
 from actions.run.state.records import (
     Action,
     Body,
@@ -78,7 +79,7 @@ def _write(folder: Path, run_id: str, number: int, begin: float, *, is_over: boo
     for at, stage, body in _life(run_id, number, is_over=is_over):
         writer = "operator" if isinstance(body, Created | RunRequest) else "runner"
         rows.append(RecordRow(len(rows) + 1, begin + at, writer, record_kind(body), stage, 1, encode_body(body)))
-    copy_rows(journal_path(folder), run_id, rows)
+    copy_rows(journal_path(folder), rows)
 
 
 def _life(run_id: str, number: int, *, is_over: bool) -> Iterator[tuple[float, str, Body]]:

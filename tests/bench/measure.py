@@ -48,8 +48,10 @@ def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
     """Start to complete, several times; then at rest, under heart-beats and churn, with keys, on the last one."""
     loads: list[dict[str, float]] = []
     references: list[dict[str, float]] = []
+    once: list[dict[str, float]] = []
     for _ in range(runs):
         references.append(_reference_load(target))
+        once.append({command: _once_seconds(target, command) for command in ("nodes", "pods")})
         with _console(target) as program:
             loads.append(_load_of(program, target))
     console: Figures = _medians(loads)
@@ -57,8 +59,33 @@ def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
     console |= attempt(partial(_at_work, target, seconds=seconds))
     if target.control:
         reference |= attempt(lambda: {"churn_cpu_percent": _reference_churn(target, seconds=seconds)})
-    ratios = _ratios(console, reference)
-    return {"server": target.server, "console": console, "reference": reference, "ratios": ratios}
+    ratios = _ratios(console, reference) | once_ratios(once, references)
+    return {
+        "server": target.server,
+        "console": console,
+        "once": _medians(once, all_of="nodes"),
+        "reference": reference,
+        "ratios": ratios,
+    }
+
+
+def _once_seconds(target: Target, command: str) -> float:
+    """Seconds of a command that prints the fleet once."""
+    with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as name:
+        variables = environment(Path(name), target.kubeconfig) | {"PYTHONPATH": str(ROOT)}
+        argv = [sys.executable, "-m", "tui.cli", command]
+        began = time.perf_counter()
+        subprocess.run(argv, cwd=ROOT, env=variables, check=True, stdout=subprocess.DEVNULL)
+    return round(time.perf_counter() - began, 3)
+
+
+def once_ratios(once: list[dict[str, float]], references: list[dict[str, float]]) -> dict[str, float]:
+    """Medians of the seconds of `nodes` and `pods` to those of the bare client just before, which prints nothing."""
+    pairs = list(zip(once, references, strict=True))
+    return {
+        f"{command}_once": round(statistics.median(one[command] / bare["complete_seconds"] for one, bare in pairs), 2)
+        for command in once[0]
+    }
 
 
 def _at_work(target: Target, *, seconds: float) -> Figures:
@@ -68,7 +95,7 @@ def _at_work(target: Target, *, seconds: float) -> Figures:
         _load_of(program, target)
         program.drain(_SETTLE_SECONDS)
         found["idle"] = load(program, seconds)
-        found["idle_keys"] = attempt(lambda: _keys(program, target.nodes))
+        found["idle_keys"] = attempt(lambda: keys_under(program, target.nodes))
         if target.control:
             found |= attempt(lambda: _under_change(program, target, seconds=seconds))
         now, peak = program.memory_megabytes()
@@ -210,7 +237,7 @@ def _under_change(program: Program, target: Target, *, seconds: float) -> Figure
     target.churn(churn_of(target), 0)
     program.drain(1.0)
     found["churn"] = load(program, seconds)
-    found["churn_keys"] = _keys(program, target.nodes)
+    found["churn_keys"] = keys_under(program, target.nodes)
     program.type(b"2")
     program.drain(2.0)
     found["churn_on_pods"] = load(program, seconds)
@@ -223,7 +250,7 @@ def _under_change(program: Program, target: Target, *, seconds: float) -> Figure
     return found
 
 
-def _keys(program: Program, nodes: int) -> dict[str, float]:
+def keys_under(program: Program, nodes: int) -> dict[str, float]:
     """Milliseconds from a key to the new position in the footer."""
     total = f"{nodes:,}".encode()
     times: list[float] = []

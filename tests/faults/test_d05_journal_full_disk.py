@@ -33,10 +33,11 @@ AN_OBJECT = OwnedObject("provision", "v1", "Thing", "", "a-thing", "", existed=F
 
 
 def use_all_room(journal: Journal, folder: Path) -> None:
-    """Write until the room set aside in the log is used up as well."""
-    with suppress(DiskFullError):
-        while True:
-            journal.append(Outcome(Action.AUDIT, Result.CANCELLED, "x" * 3000))
+    """Write until the room set aside behind the records is used up as well."""
+    for size in (3000, 100, 0):
+        with suppress(DiskFullError):
+            while True:
+                journal.append(Outcome(Action.AUDIT, Result.CANCELLED, "x" * size))
     assert takes_nothing(folder)
 
 

@@ -36,7 +36,7 @@ Damage = Callable[[Path], None]
 
 
 def garbage_in_the_tail(folder: Path) -> None:
-    append_raw(folder, "work", "lines", b"\x00\xfe garbage\n")
+    append_raw(folder, "work", "lines", b"\xfe garbage\n")
 
 
 def torn_tails(folder: Path) -> None:

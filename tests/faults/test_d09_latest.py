@@ -66,7 +66,7 @@ def test_a_run_launched_after_the_clock_went_back_is_the_latest(tmp_path: Path) 
 def test_the_latest_is_refused_if_it_cannot_be_read(tmp_path: Path, spoil: str) -> None:
     created(tmp_path, "older")
     newest = created(tmp_path, "newest")
-    journal = newest / "journal.db"
+    journal = newest / "journal.jsonl"
     if spoil == "garbage":
         journal.write_bytes(b"garbage" * 4000)
     elif spoil == "empty":
@@ -84,7 +84,7 @@ def test_the_latest_is_refused_if_it_cannot_be_read(tmp_path: Path, spoil: str) 
 
 def test_a_beginning_that_a_broken_run_shares_is_ambiguous(tmp_path: Path) -> None:
     created(tmp_path, "demo-1121-aaaa")
-    (created(tmp_path, "demo-1121-abbb") / "journal.db").write_bytes(b"garbage" * 4000)
+    (created(tmp_path, "demo-1121-abbb") / "journal.jsonl").write_bytes(b"garbage" * 4000)
     with pytest.raises(MissingError, match="a prefix of 2 run ids"):
         find_run("demo-1121-a", base=tmp_path / "runs")
     assert find_run("demo-1121-aa", base=tmp_path / "runs").name == "demo-1121-aaaa"
@@ -144,7 +144,7 @@ def test_no_command_takes_another_run_for_the_latest(
     monkeypatch.setenv("XDG_STATE_HOME", str(program.state.parent))
     older = a_run(program.state, sandbox)
     newest = a_run(program.state, sandbox)
-    (newest / "journal.db").write_bytes(b"garbage" * 4000)
+    (newest / "journal.jsonl").write_bytes(b"garbage" * 4000)
     before = {path: path.read_bytes() for path in older.iterdir() if path.is_file()}
     for words in (("show", "latest"), ("cancel", "latest"), ("teardown", "latest", "--confirm", CLUSTER)):
         done = program.command("runs", *words)

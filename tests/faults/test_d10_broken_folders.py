@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs, load_run
+from actions.run.journal.journal_file import HEAD
 from tests.faults.disks import as_an_ordinary_user
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux
@@ -22,67 +22,63 @@ CLOCK = SystemClock()
 
 def _directory(path: Path) -> None:
     path.mkdir()
-    (path / "journal.db").mkdir()
+    (path / "journal.jsonl").mkdir()
 
 
 def _pipe(path: Path) -> None:
     path.mkdir()
-    os.mkfifo(path / "journal.db")
+    os.mkfifo(path / "journal.jsonl")
 
 
 def _dangling_journal(path: Path) -> None:
     path.mkdir()
-    (path / "journal.db").symlink_to("nowhere")
+    (path / "journal.jsonl").symlink_to("nowhere")
 
 
 def _loop(path: Path) -> None:
     path.mkdir()
-    (path / "journal.db").symlink_to("journal.db")
+    (path / "journal.jsonl").symlink_to("journal.jsonl")
 
 
 def _garbage(path: Path) -> None:
     path.mkdir()
-    (path / "journal.db").write_bytes(b"SQLite format 3\0" + b"garbage" * 4000)
+    (path / "journal.jsonl").write_bytes(b"garbage" * 4000)
 
 
 def _empty(path: Path) -> None:
     path.mkdir()
-    (path / "journal.db").touch()
+    (path / "journal.jsonl").touch()
 
 
 def _sparse(path: Path) -> None:
     path.mkdir()
-    with (path / "journal.db").open("wb") as file:
+    with (path / "journal.jsonl").open("wb") as file:
         file.truncate(1 << 40)
 
 
 def _other_version(path: Path) -> None:
     path.mkdir()
-    connection = sqlite3.connect(path / "journal.db")
-    connection.execute("PRAGMA user_version = 9")
-    connection.close()
+    (path / "journal.jsonl").write_text('{"journal":9}\n')
 
 
 def _no_records(path: Path) -> None:
     path.mkdir()
-    connection = sqlite3.connect(path / "journal.db")
-    connection.execute("PRAGMA user_version = 1")
-    connection.close()
+    (path / "journal.jsonl").write_bytes(HEAD)
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no-journal": (lambda path: path.mkdir(), "journal.db does not exist"),
+    "no-journal": (lambda path: path.mkdir(), "journal.jsonl does not exist"),
     "a-file": (lambda path: path.write_text("x"), "is not a folder"),
     "dangling": (lambda path: path.symlink_to("nowhere"), "cannot be read"),
     "directory": (_directory, "is not a file"),
     "pipe": (_pipe, "is not a file"),
-    "dangling-journal": (_dangling_journal, "journal.db does not exist"),
+    "dangling-journal": (_dangling_journal, "journal.jsonl does not exist"),
     "loop": (_loop, "cannot be read"),
     "garbage": (_garbage, "is damaged"),
     "empty": (_empty, "is damaged: it is empty"),
     "sparse": (_sparse, "it is not a journal"),
     "other-version": (_other_version, "has version 9"),
-    "no-records": (_no_records, "no such table"),
+    "no-records": (_no_records, "it has no records"),
     os.fsdecode(b"not-utf8-\xff"): (lambda path: path.mkdir(), "does not exist"),
     "escape-\x1b]52;c;x\x07": (lambda path: path.mkdir(), "does not exist"),
 }

@@ -30,9 +30,9 @@ SANDBOX_SPEED = 100.0
 CLOCK = SystemClock()
 
 HOLD = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN EXCLUSIVE")
+import fcntl, sys
+journal = open(sys.argv[1])
+fcntl.flock(journal, fcntl.LOCK_EX)
 print("locked", flush=True)
 sys.stdin.read()
 """
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 @contextmanager
 def locked(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process has begun a transaction, and does nothing more."""
+    """Another process has taken the lock, and does nothing more."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(journal_path(folder))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -37,6 +37,7 @@ from tests.faults.disks import read_only
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
 from tests.faults.rehearsal import uids_by_object
 from tests.support.crashing import CRASH_VARIABLE, RUNNER_MODULE
+from tests.support.journals import change_lease
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux
@@ -112,7 +113,7 @@ def test_whoever_has_lost_the_lease_writes_nothing_and_ends(
     folder = a_long_run(program, sandbox, monkeypatch)
     runner = runner_of(program, folder)
     journal = Journal(journal_path(folder), CLOCK)
-    journal.connection.execute("UPDATE lease SET token = 'of another runner'")
+    change_lease(folder, token="of another runner")
     before = journal.last_seq()
     journal.close()
     wait(lambda: not is_alive(runner), "the end of the runner that was fenced")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 
 import pytest
@@ -16,6 +15,7 @@ from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
 from tests.faults.rehearsal import uids_by_object
+from tests.support.journals import age_lease
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -30,10 +30,7 @@ def test_f04_after_a_reboot_no_process_id_is_trusted(
     os.kill(runner.pid, signal.SIGKILL)
     wait(lambda: not is_alive(runner), "the end of the runner")
     before = uids_by_object(folder)
-    connection = sqlite3.connect(folder / "journal.db")
-    with connection:  # something else has its number now
-        connection.execute("UPDATE lease SET pid = ?, boot_id = 'of an earlier boot' WHERE id = 1", (os.getpid(),))
-    connection.close()
+    age_lease(folder, pid=os.getpid())  # something else has its number now
     assert load_run(folder).state is RunState.UNKNOWN
     assert start_runner(folder) is not None
     until_view(folder, lambda view: view.state is RunState.RUNNING, "the run to go on")

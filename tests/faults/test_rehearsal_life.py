@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, identity_of
 from actions.run.client import send_request
-from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import read_runner_lease
-from actions.run.journal.store import Journal
+from actions.run.journal.store import read_runner_lease
 from actions.run.output.reader import OutputReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
@@ -36,9 +33,7 @@ time.sleep(600)
 
 
 def runner_of(folder: Path) -> ProcessIdentity:
-    journal = Journal(journal_path(folder), SystemClock())
-    lease = read_runner_lease(journal.connection)
-    journal.close()
+    lease = read_runner_lease(folder)
     assert lease is not None
     return lease.holder
 
@@ -112,8 +107,4 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
 
 
 def _is_held(folder: Path) -> bool:
-    journal = Journal(journal_path(folder), SystemClock())
-    try:
-        return read_runner_lease(journal.connection) is not None
-    finally:
-        journal.close()
+    return read_runner_lease(folder) is not None

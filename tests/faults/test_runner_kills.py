@@ -13,7 +13,6 @@ from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
 from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
-from actions.run.journal.snapshot import WalIndex
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, StageState
 from tests.support.crashing import crash_around_records
@@ -90,12 +89,10 @@ def test_a_killed_runner_is_resumed_to_the_same_world(tmp_path: Path, seq: int, 
 def test_a_journal_torn_by_a_power_cut_loses_its_last_record_and_nothing_else(tmp_path: Path, seq: int) -> None:
     folder = make_run(tmp_path, SystemClock())
     ended = one_runner(folder, f"{seq}:after")
-    log = journal_path(folder).with_name("journal.db-wal")
     assert ended.returncode, "the run ended before this record"
-    index = WalIndex()
-    with log.open("rb") as file:
-        index.take(file.fileno())
-    os.truncate(log, index.end - 100)
+    content = journal_path(folder).read_bytes().rstrip(b"\0")
+    missing = bytes(20) if seq % 2 else b""  # a block that was never written, or a file that never grew
+    journal_path(folder).write_bytes(content[:-20] + missing)
     assert load_run(folder).last_seq == seq - 1
     run_to_its_end(folder)
     assert World(folder).history() == HISTORY[:3]

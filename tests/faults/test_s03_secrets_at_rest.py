@@ -148,7 +148,7 @@ def test_s05_what_is_written_is_its_owners_alone(life: Life) -> None:
     state = life.home / "state" / "eksml-tui"
     folders = [state, *(path for path in state.rglob("*") if path.is_dir())]
     files = [path for path in state.rglob("*") if path.is_file()]
-    assert {path.name for path in files} >= {"journal.db", "kubeconfig", "runner.log", "aws-credentials"}
+    assert {path.name for path in files} >= {"journal.jsonl", "kubeconfig", "runner.log", "aws-credentials"}
     assert {str(path) for path in folders if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
     assert {str(path) for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077} == set()
     assert {path.name for path in files if path.stat().st_mode & stat.S_IXUSR} == {"terraform"}  # the sandbox's own

@@ -16,6 +16,7 @@ from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import LOGGED, WORK, a_run
 from tests.faults.somebody import Somebody
+from tests.support.journals import age_lease
 from tests.support.polling import until
 from tests.support.smallrun import carry_out, own_name, torn_down
 
@@ -180,9 +181,7 @@ async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_ag
         return await somebody.get(ObjectRef("batch/v1", "Job", "default", made.name)) is None
 
     await until(is_gone, "the end of them")
-    journal = Journal(journal_path(folder), CLOCK)
-    journal.connection.execute("UPDATE lease SET boot_id = 'of an earlier boot'")
-    journal.close()
+    age_lease(folder)
     view = await carry_out(folder)
     assert (view.stage("work").state, view.state) == (StageState.SUCCEEDED, RunState.SUCCEEDED)
     assert await is_gone()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from actions.run.client import load_run
+from actions.run.client import load_run, send_request
 from actions.run.state.alarms import name_of
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from tests.support.polling import wait
 from tests.support.program import Program
@@ -63,6 +64,7 @@ class Webhook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append(json.loads(body))  # type: ignore[attr-defined]
+        self.server.may_answer.wait(60)  # type: ignore[attr-defined]
         self.send_response(self.server.answers)  # type: ignore[attr-defined]
         self.end_headers()
 
@@ -73,10 +75,12 @@ class Webhook(BaseHTTPRequestHandler):
 @pytest.fixture
 def webhook() -> Iterator[ThreadingHTTPServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Webhook)
-    server.got, server.answers = [], 200  # type: ignore[attr-defined]
+    server.got, server.answers, server.may_answer = [], 200, threading.Event()  # type: ignore[attr-defined]
+    server.may_answer.set()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
+    server.may_answer.set()  # type: ignore[attr-defined]
     server.shutdown()
     server.server_close()
 
@@ -125,6 +129,27 @@ def test_a_failure_is_sent_within_seconds_though_no_console_is_open(
     assert program.command("alarms").stdout == "No alarm waits to be acknowledged.\n"
     assert [name_of(alarm).place for alarm in load_run(folder).alarms] == ["train"]
     assert len(out.read_text().splitlines()) == 1
+
+
+def test_a_webhook_that_never_answers_holds_up_no_stage_and_is_given_up(
+    program: Program, webhook: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    webhook.may_answer.clear()  # type: ignore[attr-defined]
+    words = ("--demo", "--blueprints", str(tmp_path / "blueprints"), "launch", "hello-failure")
+    done = program.command(*words, "--existing-cluster", "--yes", "-n", "default")
+    assert done.returncode == 0, done.stderr
+    (folder,) = program.run_folders()
+    wait(lambda: webhook.got, "the call that hangs")  # type: ignore[attr-defined]
+    assert len((tmp_path / "out").read_text().splitlines()) == 1, "the hook does not wait for the webhook"
+    send_request(folder, RequestKind.RETRY, start=False)
+    wait(lambda: load_run(folder).stage("train").attempt == 2, "the second attempt", deadline_seconds=SOON_SECONDS)
+    first = load_run(folder).alarms[0]
+    assert first.left == ("webhook",), "it hangs meanwhile"
+    wait(lambda: not load_run(folder).alarms[0].left, "the end of the attempts", deadline_seconds=60)
+    (reason,) = (sent.error for sent in load_run(folder).alarms[0].sent if sent.way == "webhook")
+    assert reason.startswith("The webhook did not answer within 10 s.")
+    assert len(webhook.got) >= 3  # type: ignore[attr-defined]
+    wait(lambda: len((tmp_path / "out").read_text().splitlines()) == 2, "the alarm of the second attempt by the hook")
 
 
 def test_the_test_of_the_ways_says_what_each_of_them_did(

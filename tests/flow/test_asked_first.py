@@ -121,7 +121,13 @@ def test_a_launch_that_must_fail_makes_no_run(
     assert f"\nfail     {refusing}" in asked.stdout
     launched = program.command(*given, "launch", "asked-first", "--existing-cluster", "--yes")
     assert launched.returncode == 1
-    assert launched.stderr.splitlines()[-1] == (
-        f"eksml-tui: The launch would fail: {refusing}. Fix this, or launch anyway with --waive '{refusing}'."
-    )
+    last = launched.stderr.splitlines()[-1]
+    assert last.startswith(f"eksml-tui: The launch would fail: {refusing}: ")
+    assert last.endswith(f" To launch anyway: --waive '{refusing}'.")
+    script = tmp_path / "script.yaml"  # what the console carries out, without its form
+    script.write_text("eksml-script: 1\nsteps: [{launch: {blueprint: asked-first, existing_cluster: true}}]\n")
+    played = program.command(*given, "--script", str(script))
+    assert played.returncode == 1
+    assert f"The launch would fail: {refusing}: " in played.stdout + played.stderr
+    assert f"To launch anyway: waive={refusing}." in " ".join((played.stdout + played.stderr).split())
     assert program.command("runs", "list").stdout == "There are no runs on this machine.\n"

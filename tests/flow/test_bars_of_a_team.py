@@ -9,24 +9,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from actions.base.process import ProcessIdentity, is_alive
 from actions.run.client import load_run, send_request
-from actions.run.journal.folder import journal_path, runner_log_path
+from actions.run.journal.folder import runner_log_path
 from actions.run.journal.watched import read_watched
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.store.access import known_store
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
+from tests.support.journals import drop_lease
 from tests.support.leftover import delete_folder
 from tests.support.members import Member, a_member, audited, is_of, stop_between_records
 from tests.support.polling import wait
@@ -206,9 +205,7 @@ def test_a_copy_of_the_folder_on_another_machine_changes_nothing(
         shutil.copytree(folder, copy)
     finally:
         os.kill(first.pid, signal.SIGCONT)
-    with closing(sqlite3.connect(journal_path(copy))) as connection:
-        connection.execute("DELETE FROM lease")
-        connection.commit()
+    drop_lease(copy)
     asked = len(store.answered)
 
     done = ben.run("runs", "resume", copy.name)

@@ -20,17 +20,10 @@ from actions.cluster.objects.client import Discovery, ObjectRef, delete
 from actions.run.checks.observation import Observation
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.cluster import (
-    IN_ONE_NAMESPACE,
-    LAUNCH,
-    LOOK,
-    PREPARE,
-    SHELL,
-    TEARDOWN,
     Right,
     check_objects,
     missing_rights,
     recommended_rights,
-    role_question,
 )
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.state.records import CheckResult, Operator
@@ -41,6 +34,8 @@ from tests.unit.run.test_doctor import a_launch
 
 API = "rbac.authorization.k8s.io"
 ROLES = {one["metadata"]["name"]: one for one in yaml.safe_load_all(asset("rbac.yaml").read_text(encoding="utf-8"))}
+IN_ONE_NAMESPACE = frozenset({"eksml-launch", "eksml-shell"})
+"""The roles that are bound in namespaces."""
 SEEN_SECONDS = 60.0
 """A real API server learns of a changed role by a watch."""
 
@@ -98,7 +93,7 @@ def rights_of(rule: dict[str, Any], verbs: Iterable[str]) -> Iterator[Right]:
     return (Right(name, verb, group) for verb in verbs for group in rule["apiGroups"] for name in rule["resources"])
 
 
-@pytest.mark.parametrize("role", [LOOK, LAUNCH, PREPARE, TEARDOWN, SHELL])
+@pytest.mark.parametrize("role", ["eksml-look", "eksml-launch", "eksml-prepare", "eksml-teardown", "eksml-shell"])
 async def test_each_verb_that_is_taken_from_a_role_is_named(
     role: str, kubeconfig: Path, admin: ClusterConnection, tmp_path: Path
 ) -> None:
@@ -108,7 +103,6 @@ async def test_each_verb_that_is_taken_from_a_role_is_named(
     try:
         await bind(admin, role, f"doctor-{role}", rules)
         assert await missing_in_time(session, role, set()) == set()
-        assert (await role_question(session, role, "default").answer()).result is CheckResult.PASSED
         for turn in range(max(len(rule["verbs"]) for rule in rules)):
             fewer, taken = copy.deepcopy(rules), set[Right]()
             for rule in fewer:
@@ -120,11 +114,7 @@ async def test_each_verb_that_is_taken_from_a_role_is_named(
             expected = {right for right in taken - granted if Right("*", right.verb, "*") not in granted}
             await bind(admin, role, f"doctor-{role}", fewer)
             assert await missing_in_time(session, role, expected) == expected
-            if not turn:
-                line = await role_question(session, role, "default").answer()
-                assert expected
-                assert line.result is CheckResult.FAILED
-                assert f"--clusterrole={role}" in line.remedy
+            assert expected or turn
     finally:
         await session.aclose()
 

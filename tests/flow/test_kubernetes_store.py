@@ -45,6 +45,7 @@ from actions.run.store.lease_object import (
     leases_path,
     stopped_note,
 )
+from actions.run.store.listing import list_store
 from tests.support.applying import apply_all
 from tests.support.stores import ANNA, BEN
 
@@ -111,7 +112,7 @@ async def whole_life(session: KubeSession, run_id: str) -> None:
         assert await store.get(run_key(run_id, name))
         assert await store.objects(run_key(run_id, name.partition("/")[0] + "/"))
     assert await store.lease(run_id)
-    assert await store.leases()
+    assert await store.run_ids()
     await store.remove_run(run_id)
 
 
@@ -143,7 +144,6 @@ async def test_who_may_look_sees_all_but_the_states(
         await store.put_if_absent(run_key(run_id, name), b"1")
     async with a_user(session, kubeconfig, tmp_path, ROLES["eksml-look"]["rules"], "") as user:
         reader = await open_cluster_store(user)
-        assert run_id in [lease.run_id for lease in (await reader.leases())[0]]
         assert run_id in await reader.run_ids()
         assert [item.key for item in await reader.objects(run_key(run_id))] == [run_key(run_id, "files/x")]
         assert await reader.get(run_key(run_id, "files/x"))
@@ -154,7 +154,7 @@ async def test_who_may_look_sees_all_but_the_states(
         with pytest.raises(AccessError, match="patch"):
             await take_lease(reader, run_id, BEN, after=await reader.lease(run_id))
     async with a_user(session, kubeconfig, tmp_path, [], "") as nobody:
-        for ask in (reader_of(nobody).lease(run_id), reader_of(nobody).leases(), reader_of(nobody).run_ids()):
+        for ask in (reader_of(nobody).lease(run_id), reader_of(nobody).run_ids()):
             with pytest.raises(AccessError):
                 await ask
     await store.remove_run(run_id)
@@ -176,7 +176,7 @@ async def test_who_has_one_namespace_keeps_runs_there_and_readers_find_them(
         await store.put_if_absent(run_key(run_id, "files/x"), b"1")
         for each in (session, user):  # also who may not look into the other namespace
             reader = await open_cluster_store(each, own)
-            assert run_id in [lease.run_id for lease in (await reader.leases())[0]]
+            assert run_id in await reader.run_ids()
             reader = await open_cluster_store(each, own)
             assert [item.key for item in await reader.objects(run_key(run_id))] == [run_key(run_id, "files/x")]
             assert (await reader.run_ids()).count(run_id) == 1
@@ -190,7 +190,7 @@ async def test_who_has_one_namespace_keeps_runs_there_and_readers_find_them(
 async def test_the_namespace_is_made_with_the_first_object_and_no_other_is(session: KubeSession, run_id: str) -> None:
     nowhere = KubernetesStore(session, "no-such-namespace")
     assert await nowhere.lease(run_id) is None
-    assert await nowhere.leases() == ([], {})
+    assert await nowhere.run_ids() == []
     with pytest.raises(UnreachableError, match=r"does not take the store's objects at present"):
         await take_lease(nowhere, run_id, ANNA, after=None)
     store = KubernetesStore(session)
@@ -240,10 +240,11 @@ async def test_leases_of_others_are_named_and_hide_none(session: KubeSession, ru
     bad = [f"{run_id}-{number}" for number in range(len(texts))]
     for name, (text, epoch) in zip(bad, texts, strict=True):
         await create(session, discovery, lease_object(name, text, epoch))
-    leases, unread = await store.leases()
-    assert lease.document in [one.document for one in leases]
-    assert set(bad) <= unread.keys()
-    assert all(len(unread[name]) < 500 for name in bad)
+    runs = {run.id: run for run in await list_store(store)}
+    found = runs[run_id].lease
+    assert found is not None
+    assert found.document == lease.document
+    assert all(0 < len(runs[name].error) < 500 for name in bad)
     for name in bad:
         with pytest.raises(FormatError):
             await store.lease(name)

@@ -272,4 +272,5 @@ def test_s11_no_role_opens_more_than_it_says() -> None:
             assert "*" not in rule["resources"] or (name, verbs) == ("eksml-teardown", {"list"})
             assert not {"nodes/proxy", "serviceaccounts/token"} & set(rule["resources"])
             assert "pods/exec" not in rule["resources"] or name == "eksml-shell"
+            assert "services/proxy" not in rule["resources"] or (name, verbs) == ("eksml-history", {"get"})
     assert not any("secrets" in rule["resources"] for rule in ROLES["eksml-look"]["rules"])

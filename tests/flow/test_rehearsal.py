@@ -97,5 +97,5 @@ def test_state_is_readable_by_its_owner_only(played: tuple[Program, dict[str, An
 def test_s14_no_token_of_a_cluster_is_on_disk(played: tuple[Program, dict[str, Any], str]) -> None:
     program, _, _ = played
     files = read_all(program.home)
-    assert any(path.name == "journal.db" for path in files)
+    assert any(path.name == "journal.jsonl" for path in files)
     assert [str(path) for path, data in files.items() if b"k8s-aws-v1." in data] == []

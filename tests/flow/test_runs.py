@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import pytest
 from actions.base.process import is_alive
 from actions.run.client import load_run
 from actions.run.state.view import RunState, StageState
+from tests.support.journals import age_lease
 from tests.support.leftover import read_all
 from tests.support.missing import needs
 from tests.support.polling import wait
@@ -122,10 +122,7 @@ def test_a_runner_of_an_earlier_boot_counts_as_gone(program: Program) -> None:
     wait(lambda: is_waiting(program, "filesystem"), "the last plan")
     (folder,) = program.run_folders()
     kill_runner(program)
-    with sqlite3.connect(folder / "journal.db") as connection:
-        # the machine has come up again, and something else has the pid
-        connection.execute("UPDATE lease SET pid = ?, boot_id = 'an-earlier-boot' WHERE id = 1", (os.getpid(),))
-    connection.close()
+    age_lease(folder, pid=os.getpid())  # the machine has come up again, and something else has the pid
     assert "continues as process" in said(program, "resume", "latest")
     assert "already running" in said(program, "resume", "latest")
 
@@ -230,14 +227,14 @@ def test_a_damaged_journal_is_named_and_hides_no_other_run(program: Program) -> 
     damaged = program.state / "runs" / "damaged"
     damaged.mkdir(mode=0o700)
     try:
-        (damaged / "journal.db").write_bytes(b"SQLite format 3\0" + b"garbage" * 4000)
+        (damaged / "journal.jsonl").write_bytes(b"garbage" * 4000)
         table = said(program, "list")
         assert folder.name in table
         assert "unreadable" in table
         for verb in ("show", "logs", "resume", "cancel", "teardown"):
             done = program.command("runs", verb, "damaged")
             assert done.returncode == 1, verb
-            assert "damaged/journal.db" in done.stderr
+            assert "damaged/journal.jsonl" in done.stderr
             assert len(done.stderr.splitlines()) == 1
     finally:
         shutil.rmtree(damaged)

@@ -1,4 +1,4 @@
-"""One suite for all drivers of `RunStore`: a bucket with its faults, a folder, the sandbox, and a real API server."""
+"""One suite for all drivers of `RunStore`: a bucket with its faults, an archive, the sandbox, and a real API server."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from actions.base.objects import PreconditionError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.run.context.store_address import run_key
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.records import Output, TakenOver, encode_body
+from actions.run.store.archive import ArchiveStore
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.local import LocalStore
+from actions.run.store.listing import list_store
 from actions.run.store.objects import (
     DamagedError,
     LeaseConflictError,
@@ -66,7 +67,7 @@ class Place:
     """One store, as several machines open it."""
 
     kind: str
-    folder: Path
+    archive: ArchiveStore | None = None
     proxy: Proxy | None = None
     kubeconfig: Path | None = None
     session: LossySession | None = None
@@ -79,12 +80,13 @@ class Place:
         elif self.session is not None:
             store = KubernetesStore(self.session)
         else:
-            store = LocalStore(self.folder)
+            assert self.archive is not None
+            store = self.archive
         self.opened.append(store)
         return store
 
     async def lose(self, write: Awaitable[object]) -> None:
-        """Carry out a write whose answer is lost; a folder loses none."""
+        """Carry out a write whose answer is lost; an archive loses none."""
         if self.proxy is not None:
             self.proxy.loses_answers, self.proxy.applies = True, lambda method, _: method == "PUT"
         elif self.session is not None:
@@ -100,14 +102,15 @@ class Place:
             self.session.is_lossy = False
 
 
-@pytest.fixture(scope="module", params=["s3", "folder", *KINDS])
+@pytest.fixture(scope="module", params=["s3", "archive", *KINDS])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """The place of the stores of a module."""
-    place = Place(request.param, tmp_path_factory.mktemp("store") / "objects")
+    place = Place(request.param)
     if request.param == "s3":
         with a_home() as place.proxy:
             yield place
-    elif request.param == "folder":
+    elif request.param == "archive":
+        place.archive = ArchiveStore("run.tar", CLOCK)
         yield place
     elif request.param == "real":
         place.kubeconfig = Path(real_cluster().kubeconfig)
@@ -278,9 +281,6 @@ async def test_a_lease_is_read_as_it_was_written(place: Place, store: RunStore, 
     assert found.tag == made.tag
     assert found.is_live
     assert abs(found.renewed_at - CLOCK.now().timestamp()) < 60
-    leases, unread = await store.leases()
-    assert found.document in [one.document for one in leases]
-    assert run_id not in unread
 
 
 async def test_of_two_machines_that_take_a_lease_one_gets_it(place: Place, store: RunStore, run_id: str) -> None:
@@ -396,14 +396,11 @@ async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, st
     elif place.session is not None:
         place.session.is_away = True
     else:
-        (place.folder / "runs").mkdir(parents=True, exist_ok=True)
-        (place.folder / "runs").rename(place.folder / "kept")
-        (place.folder / "runs").symlink_to(place.folder / "runs")  # a loop
+        return  # what is in memory always answers
     document = LeaseDocument(1, ANNA, "a", "", 30.0, "n")
     name = run_key(run_id, "files/x")
     for ask in (
         store.lease(run_id),
-        store.leases(),
         store.run_ids(),
         store.get(name),
         store.objects(run_key(run_id)),
@@ -418,9 +415,6 @@ async def test_no_answer_is_never_the_answer_that_there_is_none(place: Place, st
         place.proxy.mend()
     elif place.session is not None:
         place.session.is_away = False
-    else:
-        (place.folder / "runs").unlink()
-        (place.folder / "kept").rename(place.folder / "runs")
 
 
 async def test_records_are_added_to_the_open_object(store: RunStore, run_id: str) -> None:
@@ -445,7 +439,7 @@ async def test_records_whose_answer_was_lost_are_there_once(place: Place, store:
     writer = writer_of(store, run_id, journal)
     assert await writer.append(journal[:3], epoch=1) == 3
     await place.lose(writer.append(journal[3:5], epoch=1))
-    await append_all(writer, journal, 5 if place.kind == "folder" else 3)
+    await append_all(writer, journal, 5 if place.kind == "archive" else 3)
     assert await read_rows(store, run_id) == journal
 
 
@@ -559,12 +553,12 @@ async def test_runs_that_cannot_be_read_are_named_and_hide_no_other(place: Place
     if place.session is None:
         await store.put_if_absent(run_key(f"{run_id}-bad", "lease.json"), b"\xff\xfe")
         await store.put_if_absent(run_key(f"{run_id}-huge", "lease.json"), b"x" * 100_000)
-    leases, unread = await store.leases()
-    assert run_id in [one.run_id for one in leases]
-    assert "no lease" in unread[f"{run_id}-bare"]
+    runs = {run.id: run for run in await list_store(store)}
+    assert runs[run_id].lease is not None
+    assert "no lease" in runs[f"{run_id}-bare"].error
     if place.session is None:
-        assert "damaged" in unread[f"{run_id}-bad"]
-        assert "more than" in unread[f"{run_id}-huge"]
+        assert "damaged" in runs[f"{run_id}-bad"].error
+        assert "more than" in runs[f"{run_id}-huge"].error
         with pytest.raises(FormatError):
             await store.lease(f"{run_id}-bad")
 

@@ -106,4 +106,4 @@ def test_after_the_teardown_no_machine_lists_it(first: Program, second: Program)
     assert audit is not None
     assert audit.is_clean, audit
     assert listed(second, first) == []
-    assert Path(folder / "journal.db").is_file()
+    assert Path(folder / "journal.jsonl").is_file()

@@ -10,7 +10,6 @@ collect_ignore = (
     else [
         "test_asked_first.py",
         "test_odd_worlds.py",
-        "test_one_namespace.py",
         "test_rehearsal.py",
         "test_rights.py",
         "test_watchdog.py",

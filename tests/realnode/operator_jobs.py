@@ -190,6 +190,7 @@ OPERATOR_JOBS = (
         ],
         _deployed({"well": "Complete", "badly": "Failed"}),
     ),
+    OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(
         "gang-too-large", [_ray_cluster(gpus=64)], _all(_is(POD_GROUPS, "ray-rc-pg", "Unschedulable"), _refused)
     ),
@@ -200,4 +201,5 @@ OPERATOR_JOBS = (
         _all(_is(POD_GROUPS, "gang", "Unschedulable"), _refused),
     ),
 )
-"""The blueprints' uses of operators, with short programs. A real Ray is slow: CI leaves its job out."""
+"""The blueprints' uses of operators, with short programs. A real Ray is slow: CI leaves its job out, and has of RayJobs
+only one whose cluster is not there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -26,6 +27,12 @@ capabilities = ["pull", "resolve"]
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _STATUS = {"private": 401, "forbidden": 403, "absent": 404, "limited": 429, "broken": 503}
+_LAYER = bytes(4 << 20)
+"""Of the image `large`: an archive of nothing."""
+_CONFIG = json.dumps(
+    {"rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(_LAYER).hexdigest()}"]}}
+).encode()
+_BLOBS = {f"sha256:{hashlib.sha256(one).hexdigest()}": one for one in (_CONFIG, _LAYER)}
 
 
 @asynccontextmanager
@@ -58,7 +65,20 @@ async def _answer(request: web.Request) -> web.StreamResponse:
         manifest = {"mediaType": _MANIFEST, "digest": f"sha256:{'0' * 64}", "size": 2, "platform": platform}
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [manifest]}
         return web.Response(body=json.dumps(index).encode(), content_type=_INDEX)
+    if name == "large":
+        return _large(request.match_info["what"])
     return web.Response(status=_STATUS.get(name, 404))
+
+
+def _large(what: str) -> web.Response:
+    """Answer for an image that has a size and nothing else."""
+    if what in _BLOBS:
+        return web.Response(body=_BLOBS[what], content_type="application/octet-stream")
+    parts = [{"digest": digest, "size": len(content)} for digest, content in _BLOBS.items()]
+    config = parts[0] | {"mediaType": "application/vnd.oci.image.config.v1+json"}
+    layer = parts[1] | {"mediaType": "application/vnd.oci.image.layer.v1.tar"}
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": [layer]}
+    return web.Response(body=json.dumps(manifest).encode(), content_type=_MANIFEST)
 
 
 def _future(folder: Path) -> ssl.SSLContext:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +12,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.realnode.failing import container, pod
-from tests.realnode.running import real_nodes
-from tests.realnode.support import Document, apply, get, is_node_ready, kubectl, stopped, until
+from tests.realnode.failing import REGISTRY, container, pod, pulling
+from tests.realnode.refusals import refusing_registry
+from tests.realnode.running import FOLDER, real_nodes
+from tests.realnode.support import Document, apply, get, is_node_ready, kubectl, process_of, stopped, until
 from tui.cli import main
 
 _NAMESPACE = "failing-nodes"
 _HOST = "kubernetes.io/hostname"
+_PULLED = "/var/lib/containerd/io.containerd.content.v1.content"
+"""The folder of what containerd pulls."""
+_ROOM = "/run/room"
 
 
 @pytest.fixture
@@ -115,6 +121,40 @@ def test_a_pod_that_prints_as_fast_as_it_can_is_well(node: str, capsys: pytest.C
     folder = Path(real_nodes().nodes[node]) / "log" / "pods"
     until(lambda: len(list(folder.glob(f"{_NAMESPACE}_p_*/main/0.log*"))) > 1, "a log that was rotated")
     assert _why(f"pod/{_NAMESPACE}/p", capsys) == []
+
+
+def test_an_image_that_the_disk_of_the_node_has_no_room_for(node: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def pull() -> None:
+        async with refusing_registry([Path(real_nodes().nodes[node])], Path(FOLDER)):
+            made = pulling(f"{REGISTRY}/large:1")
+            made["spec"] |= {"nodeSelector": {_HOST: node}}
+            apply({**made, "metadata": {"name": "p", "namespace": _NAMESPACE}})
+            await asyncio.to_thread(until, _waits_for_an_image, "a pull that fails")
+
+    with _full(node, _PULLED):
+        asyncio.run(pull())
+    (found,) = _why(f"pod/{_NAMESPACE}/p", capsys)
+    assert found["code"] == "NODE_DISK_FULL"
+    assert f"{REGISTRY}/large:1" in found["headline"]
+    assert any("no space left on device" in quote for quote in found["evidence"])
+
+
+@contextmanager
+def _full(node: str, folder: str) -> Iterator[None]:
+    """Let a folder of a node have room for one MiB more until the context is left; what is written meanwhile goes."""
+    within = ["nsenter", "--target", str(process_of("containerd", node)), "--mount", "--", "sh", "-ec"]
+    layers = f"lowerdir={folder},upperdir={_ROOM}/upper,workdir={_ROOM}/work"
+    laid = f"mkdir -p {_ROOM}/upper {_ROOM}/work; mount -t overlay -o {layers} full {folder}"
+    subprocess.run([*within, f"mkdir -p {_ROOM}; mount -t tmpfs -o size=1m full {_ROOM}; {laid}"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*within, f"umount --lazy {folder} {_ROOM}"], check=True)
+
+
+def _waits_for_an_image() -> bool:
+    states = [one["state"] for one in _status().get("containerStatuses", ())]
+    return any(one.get("waiting", {}).get("reason") in ("ErrImagePull", "ImagePullBackOff") for one in states)
 
 
 @pytest.mark.parametrize("program", ["kubelet", "containerd"])

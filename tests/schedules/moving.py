@@ -15,7 +15,7 @@ from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.journal.folder import terraform_path
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.view import RunView
 from actions.run.store.rows import read_rows
 from actions.run.store.s3 import open_store

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.reader import RunReader
-from actions.run.journal.store import RecordRow
 from actions.run.state.records import OPERATOR, JournalRecord, encode_body
 from actions.run.store.lease_object import lease_name
 from tests.schedules.audited import changes_of

@@ -7,18 +7,17 @@ points; `crash_around_records` gives the same points to any other process of a t
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.store import Journal
 from actions.run.state.records import Body, JournalRecord
 
 CRASH_VARIABLE = "EKSML_TEST_CRASH_AT"
 """`SEQ:before` or `SEQ:after`: the record around which the process ends. Unset or empty, it does not."""
 RUNNER_MODULE = "tests.support.crashing"
-_INSERT = re.compile(r"INSERT INTO record VALUES \((\d+),")
 
 Point = Callable[[int, str], bool]
 """Return whether to end at `(seq, "before" | "after")`."""
@@ -27,25 +26,24 @@ Point = Callable[[int, str], bool]
 def crash_around_records(is_point: Point) -> None:
     """Make this process end by SIGKILL at a point around a record.
 
-    `before` is inside the transaction, when the fence has been checked and the row is about to be inserted; `after` is
-    when the transaction has been committed.
+    `before` is when the lock is held and the fence has been checked, `after` when the record is on disk.
     """
-    append = Journal.append
+    append, write = Journal.append, Journal.write
 
     def at(seq: int, side: str) -> None:
         if is_point(seq, side):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def on_statement(statement: str) -> None:
-        if insert := _INSERT.match(statement):
-            at(int(insert[1]), "before")
+    def writing(journal: Journal, rows: Sequence[RecordRow]) -> None:
+        at(rows[0].seq, "before")
+        write(journal, rows)
 
     def crashing(journal: Journal, body: Body, *, stage: str = "", attempt: int = 0) -> JournalRecord:
-        journal.connection.set_trace_callback(on_statement)
         record = append(journal, body, stage=stage, attempt=attempt)
         at(record.seq, "after")
         return record
 
+    Journal.write = writing  # type: ignore[method-assign, assignment]
     Journal.append = crashing  # type: ignore[method-assign, assignment]  # in this process, which is a test's
 
 

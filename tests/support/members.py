@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from actions.base.process import ProcessIdentity
-from actions.run.journal.folder import journal_path
+from actions.run.journal.store import JournalLockedError
 from actions.sandbox.audit import AUDIT_LOG
 from actions.sandbox.locate import RunningSandbox
 from tests.support.account import REGION
+from tests.support.journals import locked_here
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.stores import URL, Proxy
@@ -89,13 +89,9 @@ def stop_between_records(process: ProcessIdentity, folder: Path) -> None:
 
     def is_stopped() -> bool:
         os.kill(process.pid, signal.SIGSTOP)
-        with closing(sqlite3.connect(journal_path(folder), timeout=0.1, isolation_level=None)) as journal:
-            try:
-                journal.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                os.kill(process.pid, signal.SIGCONT)
-                return False
-            journal.execute("ROLLBACK")
+        with suppress(JournalLockedError), locked_here(folder):
             return True
+        os.kill(process.pid, signal.SIGCONT)
+        return False
 
     wait(is_stopped, "a moment between two records")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -17,6 +15,7 @@ from pathlib import Path
 import actions
 import tui
 from actions.base.process import ProcessIdentity
+from actions.run.journal.store import read_runner_lease
 from tests.support import zygote
 from tests.support.forked import forked
 from tests.support.leftover import end
@@ -90,16 +89,9 @@ class Program:
         return Path(json.loads((self.state / "sandbox" / name / "process.json").read_text())["kubeconfig"])
 
     def runner(self, folder: Path) -> ProcessIdentity | None:
-        """Return the process that carries the run out; none if its journal cannot be read."""
-        path = folder / "journal.db"
-        try:
-            if not path.stat().st_size:
-                return None
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-                row = connection.execute("SELECT pid, start_ticks, boot_id FROM lease WHERE id = 1").fetchone()
-        except (OSError, sqlite3.Error):
-            return None
-        return ProcessIdentity(*row) if row else None
+        """Return the process that carries the run out."""
+        lease = read_runner_lease(folder)
+        return lease.holder if lease else None
 
     def processes(self) -> Iterator[ProcessIdentity]:
         """The sandboxes and runners that were started from here, by the state files they keep."""

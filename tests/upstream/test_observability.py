@@ -91,7 +91,7 @@ def test_a_prometheus_finds_the_pods_by_annotation_and_by_pod_monitor(name: str)
 
 def test_a_prometheus_is_known_as_its_operator_and_its_chart_make_it() -> None:
     for said in (source("prometheus_operator")["pods"], source("prometheus_operator")["chart"]):
-        assert said["label"] == dict([prometheus.LABEL.split("=")])
+        assert said["label"] == dict([prometheus.SELECTOR])
         assert (said["container"] in prometheus.CONTAINERS, said["port"]) == (True, prometheus.PORT)
 
 

@@ -18,10 +18,16 @@ from tui.cli.options import (
     Options,
     add_options,
     cluster_options,
+    duration_in_seconds,
     factor_of,
+    input_file,
+    listing_option,
+    listing_options,
+    natural_number,
     object_name,
     output_option,
     port_of,
+    words_of,
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
@@ -62,7 +68,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     top = parser(words)
     options, unknown = top.parse_known_args(options_first(top, words))
     if unknown:
-        _command_of(top, words).error(f"unrecognized arguments: {' '.join(unknown)}")
+        command = _command_of(top, words)
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{_near_options(command, unknown[0])}")
     if options.script and options.command:
         top.error(f"--script plays in the console; it cannot be combined with {options.command}")
     if options.record and options.command:
@@ -70,9 +77,20 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
+    if options.contexts and options.command not in (None, "serve"):
+        top.error(f"--contexts opens the console on several clusters; {options.command} asks one: give --context")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
+
+
+def _near_options(command: argparse.ArgumentParser, word: str) -> str:
+    """Return the options of a command that are written like one that it lacks."""
+    import difflib  # not at the start
+
+    known = [name for action in command._actions for name in action.option_strings]  # noqa: SLF001
+    near = difflib.get_close_matches(word.partition("=")[0], known, n=2)
+    return f"; {' or '.join(near)}?" if near and word.startswith("-") else ""
 
 
 def _command_of(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
@@ -149,23 +167,46 @@ _CHOICE = re.compile(r"argument (?P<name>.+?): invalid choice: '(?P<word>.*)' \(
 _PLACES = frozenset({"COMMAND", "VERB"})
 
 
+_MISSING = re.compile(r"the following arguments are required: (COMMAND|VERB)")
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that refuses a command line in a sentence, not under thirteen lines of usage."""
 
     def error(self, message: str) -> NoReturn:
+        if _MISSING.fullmatch(message):
+            self.exit(2, self.format_help())
         choice = _CHOICE.fullmatch(message)
         self.exit(2, f"{self.prog}: error: {_known_choices(choice) if choice else message}\nSee {self.prog} --help\n")
 
 
 def _known_choices(choice: re.Match[str]) -> str:
     """Return the sentence with the words that are allowed; of commands those that are written like it."""
-    import difflib  # not at the start
-
     known = re.findall(r"[\w-]+", choice["known"])
     if choice["name"] not in _PLACES:
         return f"{choice['name']} cannot be {choice['word']!r}; it is one of {', '.join(known)}"
-    near = difflib.get_close_matches(choice["word"], known, n=3)
-    return f"there is no {choice['name'].lower()} {choice['word']!r}" + (f"; {' or '.join(near)}?" if near else "")
+    return known_words(choice["name"], choice["word"], known)
+
+
+_ELSEWHERE = {
+    "get": "nodes, pods, events and queues list; the console lists every kind, as :jobs",
+    "describe": "why explains an object; the console describes it with d",
+    "top": "nodes has what is requested; the console's accelerators have their load",
+    "apply": "launch applies a blueprint",
+    "delete": "runs teardown removes what a run has made; the console deletes objects with D",
+    "exec": "the console opens a shell with s",
+    "port-forward": "forward opens a port",
+}
+"""The way here for commands of kubectl that are not."""
+
+
+def known_words(place: str, word: str, known: Sequence[str]) -> str:
+    """Return the sentence that there is no such command or verb, with those that are written like it."""
+    import difflib  # not at the start
+
+    near = difflib.get_close_matches(word, known, n=3)
+    hint = f"{' or '.join(near)}?" if near else _ELSEWHERE.get(word, "") if place == "COMMAND" else ""
+    return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -188,7 +229,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
+    top.add_argument("-V", "--version", action="version", version=f"%(prog)s {VERSION}")
     top.add_argument("--debug", action="store_true", help="show the traceback of an error, with secrets removed")
     cluster = cluster_options()
     add_options(top, cluster)
@@ -202,6 +243,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _why(commands, cluster)
     _audit(commands, cluster)
     _watch(commands, cluster)
+    _logs(commands, cluster)
     _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
@@ -252,6 +294,9 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
+    top.add_argument(
+        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
+    )
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(
@@ -261,7 +306,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument("--run", default="", metavar="ID", help="id of the run to show first")
     top.add_argument("--record", type=Path, metavar="FILE", help="write what you do to FILE as a script")
     script = top.add_argument_group("playing a script")
-    script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
+    script.add_argument("--script", type=input_file, metavar="FILE", help="play the steps of FILE; - is stdin")
     script.add_argument("--script-check", action="store_true", help="only check the script")
     script.add_argument("--visible", action="store_true", help="play it in this terminal instead of headless")
     script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
@@ -277,7 +322,7 @@ def _nodes(commands: Commands, cluster: Options) -> None:
     nodes = commands.add_parser("nodes", help="print the nodes with their usage and cost, once")
     add_options(nodes, cluster, suppress=True)
     _price_file(nodes)
-    output_option(nodes)
+    listing_options(nodes, "--selector", "--label-columns", "--watch")
 
 
 def _tables(commands: Commands, cluster: Options) -> None:
@@ -294,7 +339,9 @@ def _tables(commands: Commands, cluster: Options) -> None:
     queues = commands.add_parser("queues", help="print the queues of Kueue and Volcano, and the place of a job in them")
     add_options(queues, cluster, suppress=True)
     queues.add_argument("job", nargs="?", default="", metavar="KIND/NAME", help="only the places of this job")
-    for command in (pods, events, cost, queues):
+    listing_options(pods, "--all-namespaces", "--selector", "--label-columns", "--watch")
+    listing_options(events, "--all-namespaces", "--watch")
+    for command in (cost, queues):
         output_option(command)
 
 
@@ -328,6 +375,20 @@ def _watch(commands: Commands, cluster: Options) -> None:
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
+
+
+def _logs(commands: Commands, cluster: Options) -> None:
+    logs = commands.add_parser("logs", help="print the logs of a pod, a job, or of pods with labels")
+    logs.add_argument(
+        "object", nargs="?", default="", metavar="OBJECT", help="POD, NAMESPACE/POD, job/NAME, mpijob/NAME…"
+    )
+    add_options(logs, cluster, suppress=True)
+    listing_option(logs, "--all-namespaces", "--selector")
+    logs.add_argument("-c", "--container", default="", metavar="NAME", help="only this container of each pod")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the containers have ended")
+    logs.add_argument("-p", "--previous", action="store_true", help="those of the containers before their last restart")
+    logs.add_argument("--tail", type=natural_number, metavar="N", help="only the last lines of each (default: all)")
+    logs.add_argument("--since", type=duration_in_seconds, metavar="TIME", help="only lines of the last 10m, 2h…")
 
 
 def _guard(commands: Commands, cluster: Options) -> None:
@@ -383,7 +444,13 @@ def _blueprints(commands: Commands) -> None:
 
 def _validate(commands: Commands) -> None:
     validate = commands.add_parser("validate", help="check blueprint folders")
-    validate.add_argument("folder", type=Path, nargs="+", metavar="FOLDER", help="a folder with a blueprint.yaml")
+    validate.add_argument(
+        "folder",
+        type=Path,
+        nargs="+",
+        metavar="FOLDER",
+        help="a folder with a blueprint.yaml; - takes that file from stdin, and the others from the working folder",
+    )
 
 
 def _mirror(commands: Commands) -> None:
@@ -529,6 +596,9 @@ def _sandbox(commands: Commands) -> None:
 def _for_shells(commands: Commands) -> None:
     completion = commands.add_parser("completion", help="print the completion of this command line for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    asked = commands.add_parser("help", help="print the help of a command")
+    asked.add_argument("words", nargs="*", default=[], metavar="COMMAND", help="the command, and its verb")
+    commands.add_parser("version", help="print the version")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
     config = commands.add_parser("config", help="print each setting with its value and the source of that value")
     config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from pathlib import Path
 
 from actions.base.decoding import json_document
 from actions.blueprint.catalogue import Catalogue, validate
@@ -11,6 +12,7 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
 from actions.blueprint.source_files import FILE_NAME
 from actions.blueprint.targets import argument_text
+from tui.cli.options import STDIN
 from tui.cli.tables.output import print_table
 
 BAD_FILE = 2
@@ -80,7 +82,11 @@ def _validate(options: Namespace) -> int:
     """Check folders. Of several, those that hold no blueprint at all are passed over, but never every one."""
     others = [folder for folder in options.folder if folder.is_dir() and not (folder / FILE_NAME).exists()]
     folders = [folder for folder in options.folder if folder not in others] or options.folder
-    errors = [error for folder in folders for error in validate(folder)]
+    errors = [
+        error
+        for folder in folders
+        for error in (validate(Path.cwd(), STDIN) if folder == Path("-") else validate(folder))
+    ]
     for error in errors:
         sys.stderr.write(f"eksml-tui: {error.sentence()}\n")
     if not errors:

@@ -9,10 +9,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "nodes": (
         "eksml-tui nodes                          all nodes with their use and cost",
         "eksml-tui nodes -o csv > nodes.csv       all fields, for a spreadsheet",
+        "eksml-tui nodes -l team=a -L karpenter.sh/nodepool --sort-by=-requested.gpu",
     ),
     "pods": (
         "eksml-tui pods -n training               the pods of a namespace",
         "eksml-tui pods --node ip-10-0-1-7 -o json",
+        "eksml-tui pods -A -l app=train -w        each change, until interrupted",
     ),
     "queues": (
         "eksml-tui queues                         quota, what has it, and what waits for it in order",
@@ -38,6 +40,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui watch pytorchjob/esm1nv        its logs, accelerators and curves",
         "eksml-tui watch job/train --plain        its log alone, as text",
     ),
+    "logs": (
+        "eksml-tui logs mpijob/nccl-tests         all its pods, in the order of time",
+        "eksml-tui logs -l app=train -f --tail 10",
+    ),
+    "help": ("eksml-tui help runs resume",),
+    "version": ("eksml-tui version",),
     "forward": (
         "eksml-tui forward                        what can be forwarded",
         "eksml-tui forward tensorboard --local 6006",
@@ -52,7 +60,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui blueprints                     all of them",
         "eksml-tui blueprints bionemo-esm1nv      one, with its stages and parameters",
     ),
-    "validate": ("eksml-tui validate my-blueprints/*        check each of them",),
+    "validate": (
+        "eksml-tui validate my-blueprints/*       check each of them",
+        "git show :blueprint.yaml | eksml-tui validate -",
+    ),
     "mirror": (
         "eksml-tui mirror --check                 which downloads are there",
         "eksml-tui mirror bionemo-esm1nv          what this blueprint needs",

@@ -22,9 +22,6 @@ from tui.cli.plan import chosen_binding, examine, is_asked, limit_notes, planned
 from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, asked, chosen_target
 
-_SECONDS = 30.0
-"""For all checks: what refuses a launch is worth more than a plan's three seconds."""
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -39,6 +36,9 @@ def run(options: Namespace) -> int:
         ConsoleError: It cannot be launched, or was not confirmed; nothing was made.
     """
     from actions.blueprint.launch_plan import loss_without_store, plan_table
+    from actions.run.doctor.cluster import is_alone
+    from actions.run.doctor.report import require_passed
+    from actions.run.doctor.survey import LAUNCH_SECONDS
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
@@ -51,17 +51,20 @@ def run(options: Namespace) -> int:
     _say(plan_table(plan).rstrip("\n"))
     for note in limit_notes(limits, plan, blueprint.under(binding.preset)):
         _say(note)
-    if not (options.store or options.demo or plan.is_cost_simulated):
-        _say(loss_without_store(existing_cluster=binding.existing_cluster))
     if not (options.yes or sys.stdin.isatty()):
         raise UsageError("A launch costs money, and without a terminal it cannot be confirmed.", hint="Add --yes.")
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3
+    sentences: tuple[str, ...] = ()
+    lines: list[DoctorLine] = []
     if is_asked(options, blueprint, binding, plan):
-        sentences, lines = asyncio.run(examine(options, blueprint, binding, limits, seconds=_SECONDS))
-        for sentence in filter(None, sentences):
-            _say(sentence)
-        _require_passed([*lines, *([] if options.demo else watchdog_lines(options))], waived=options.waive)
+        sentences, lines = asyncio.run(examine(options, blueprint, binding, limits, seconds=LAUNCH_SECONDS))
+        lines += [] if options.demo else watchdog_lines(options)
+        require_passed(lines, waived=options.waive, waiver=_waiver)
+    if not (options.store or options.demo or plan.is_cost_simulated):
+        sentences += (loss_without_store(existing_cluster=binding.existing_cluster, is_alone=is_alone(lines)),)
+    for sentence in filter(None, sentences):
+        _say(sentence)
     require = partial(_require_no_other_run, blueprint, binding, chosen, waived=options.waive)
     require()
     if not options.yes:
@@ -87,17 +90,9 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _require_passed(lines: Sequence[DoctorLine], *, waived: Sequence[str]) -> None:
-    """Refuse a launch that would fail, unless each of the checks was waived by its name."""
-    failed = [line for line in lines if line.blocks]
-    for line in failed:
-        _say(f"{line.check}: {line.detail} {line.remedy or ''}".rstrip())
-    refusing = [line.check for line in failed if line.check not in waived]
-    if refusing:
-        flags = " ".join(f"--waive '{name}'" for name in refusing)
-        raise RefusedError(
-            f"The launch would fail: {', '.join(refusing)}.", hint=f"Fix this, or launch anyway with {flags}."
-        )
+def _waiver(names: str) -> str:
+    """Return the options that waive checks."""
+    return " ".join(f"--waive '{name}'" for name in names.split(","))
 
 
 def _require_no_other_run(
@@ -110,7 +105,7 @@ def _require_no_other_run(
     try:
         require_no_other_run(planned(blueprint, binding, chosen.target), waived=waived)
     except RefusedError as error:
-        hint = f"{error.hint} To launch anyway: --waive '{OTHER_RUNS}'."
+        hint = f"{error.hint} To launch anyway: {_waiver(OTHER_RUNS)}."
         raise RefusedError(error.message, hint=hint) from error
 
 

@@ -16,6 +16,8 @@ from tui.cli.streams import abandon, prepare_streams, require_files
 from tui.shutdown import leave
 
 FAILED = 1
+BROKEN_PIPE = 141
+"""128 and the number of SIGPIPE, as of other programs whose reader has enough."""
 BAD_USAGE = 2
 
 _COMMANDS = {
@@ -31,6 +33,8 @@ _COMMANDS = {
     "config": "tui.cli.tables.settings:run",
     "completion": "tui.cli.manual.completion:run",
     "man": "tui.cli.manual.page:run",
+    "help": "tui.cli.manual.page:print_help",
+    "version": "tui.cli.manual.page:print_version",
     "why": "tui.cli.inspect.cluster:print_findings",
     "audit": "tui.cli.inspect.audit:print_audit",
     "mirror": "tui.cli.mirror:run",
@@ -43,13 +47,14 @@ _COMMANDS = {
     "plan": "tui.cli.plan:run",
     "prices": "tui.cli.prices:run",
     "doctor": "tui.cli.doctor:run",
+    "logs": "tui.cli.inspect.logs:run",
     "runs": "tui.cli.runs:run",
     "serve": "tui.cli.sharing.serve:run",
     "support": "tui.cli.sharing.support:run",
     "sandbox": "tui.cli.sandbox:run",
 }
 """Function of each command, `(options) -> exit code`; its module is imported when it is called."""
-_WITHOUT_SETTINGS = ("completion", "man")
+_WITHOUT_SETTINGS = ("completion", "man", "help", "version")
 """Commands that a mistake in the settings file does not stop."""
 
 
@@ -70,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 done or passed; 1 failed; 2 bad usage or an invalid file; 3 a teardown left something;
-        130 interrupted.
+        130 interrupted; 141 the reader of the output has gone.
     """
     os.umask(0o077)
     prepare_streams()
@@ -86,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         abandon(sys.stdout)  # no message: the reader of the pipe has closed it
-        return FAILED
+        return BROKEN_PIPE
     except OSError as error:
         return _print_error(_from_oserror(error), debug=options.debug)
     return code
@@ -95,18 +100,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _settle(options: Namespace) -> None:
     """Complete the options by the settings file, and carry out those that hold for the whole process."""
     if options.command not in _WITHOUT_SETTINGS:
-        from tui.settings.config import ConfigFile, config_path, settle
+        from tui.settings.config import VARIABLES, ConfigFile, config_path, settle
 
         config = ConfigFile()
-        if config_path().exists():  # few have one, and only they import what reads YAML
-            from tui.settings.configfile import load_config
+        if config_path().exists() or any(name.startswith(VARIABLES) for name in os.environ):
+            from tui.settings.configfile import load_config, with_environment  # it reads YAML, which few need
 
-            config = load_config()
+            config = with_environment(load_config(), os.environ)
         options.settled = settle(options, config, os.environ)
         if getattr(options, "terraform_program", None):
             from actions.terraform.program import PROGRAM_VARIABLE
 
             os.environ[PROGRAM_VARIABLE] = options.terraform_program
+    if getattr(options, "all_namespaces", False):
+        options.namespace = ""
     if options.store:
         from actions.run.context.store_address import parse_store
 

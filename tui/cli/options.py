@@ -51,15 +51,55 @@ def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: 
         target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
 
 
-def output_option(command: argparse.ArgumentParser) -> None:
-    """Add the option for the form of what is printed."""
+def output_option(command: argparse.ArgumentParser, *more: str) -> None:
+    """Add the option for the form of what is printed, one of `FORMATS` or `more`."""
     command.add_argument(
         "--output",
         "-o",
-        choices=FORMATS,
+        choices=(*FORMATS, *more),
         default="table",
-        help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run",
+        help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run; "
+        "jsonl has a row a line",
     )
+
+
+def listing_options(command: argparse.ArgumentParser, *more: str) -> None:
+    """Add what kubectl's `get` has to a command that lists: form, order and titles, and `more` of `_LISTING`."""
+    output_option(command, *(["name"] if "--selector" in more else []))
+    listing_option(command, "--sort-by", "--no-headers", *more)
+
+
+def listing_option(command: argparse.ArgumentParser, *flags: str) -> None:
+    """Add some options of `_LISTING`."""
+    for flag in flags:
+        short, settings = _LISTING[flag]
+        command.add_argument(*short, flag, **settings)  # type: ignore[arg-type]
+
+
+def words_of(text: str) -> list[str]:
+    """Read words that are separated by commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+_LISTING: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
+    "--sort-by": (
+        (),
+        {
+            "default": "",
+            "metavar": "COLUMN",
+            "help": "order of the rows, by a column of -o wide; --sort-by=-COLUMN reverses it",
+        },
+    ),
+    "--no-headers": ((), {"action": "store_true", "help": "print no titles"}),
+    "--all-namespaces": (("-A",), {"action": "store_true", "help": "all namespaces"}),
+    "--selector": (("-l",), {"default": "", "metavar": "LABELS", "help": "only what has these labels: team=a,tier!=b"}),
+    "--label-columns": (
+        ("-L",),
+        {"type": words_of, "default": [], "metavar": "NAMES", "help": "labels to show as columns, separated by commas"},
+    ),
+    "--watch": (("-w",), {"action": "store_true", "help": "go on with each row that changes"}),
+}
+"""Options of commands that list: short names and settings, as `add_argument` takes them."""
 
 
 def factor_of(text: str) -> float:
@@ -74,6 +114,31 @@ def factor_of(text: str) -> float:
     return factor
 
 
+def natural_number(text: str) -> int:
+    """Read a number from 0 on.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
+def duration_in_seconds(text: str) -> float:
+    """Read a duration in seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    from actions.script.model import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def port_of(text: str) -> int:
     """Read a number of a port.
 
@@ -84,6 +149,14 @@ def port_of(text: str) -> int:
     if not 0 <= port < 65_536:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
     return port
+
+
+STDIN = Path("/dev/stdin")
+
+
+def input_file(text: str) -> Path:
+    """Read the path of a file to be read; `-` is stdin."""
+    return STDIN if text == "-" else Path(text)
 
 
 def object_name(text: str) -> str:

@@ -75,7 +75,7 @@ class DeviceDetails:
         answer = await run_in_pod(
             session, pod.namespace, pod.name, container, command, deadline_seconds=_DEADLINE_SECONDS
         )
-        text = (answer.stdout or answer.stderr).decode("utf-8", "replace")
+        text = answer.text
         if pod.requests.gpu:
             return topology_section(read_topology(text), read_traffic(text), seen_by=pod.name)
         return neuron_section(read_neuron_ls(text), seen_by=pod.name)

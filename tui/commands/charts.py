@@ -26,6 +26,8 @@ _CHARTS = "charts"
 NOTICED_SECONDS = 0.3
 """Time that curves may take to be read before the pane shows that they are: less would only flicker."""
 _FORMS = {".svg": "svg", ".csv": "csv"}
+_SEVERAL = ",*?["
+"""Signs of several names, or of a pattern for them."""
 _PICK = "pick"
 """The word after `chart` that opens the list of charts."""
 
@@ -62,7 +64,7 @@ class CurveCommands:
             from tui.screens.chart_picker import ChartPicker
 
             self._app.show(ChartPicker("charts to show", pane.choices(), self._submit))
-        elif "," in metric:
+        elif any(sign in metric for sign in _SEVERAL):
             pane.pick([name for part in metric.split(",") if (name := part.strip())])
         else:
             pane.choose(metric)

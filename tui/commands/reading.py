@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from actions.base.errors import ParameterError, RefusedError
+from actions.base.errors import MissingError, ParameterError, RefusedError
 from actions.base.executors import in_thread
+from actions.base.untrusted import redact
 from actions.base.wording import counted
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
@@ -14,24 +15,31 @@ from tui.feeds.services import ConsoleServices
 from tui.panes.logs import LogsPane
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
-from tui.terminal.clipboard import Clipboard, copy_out
+from tui.terminal.clipboard import Clipboard, Clipping, copy_out, has_browser, open_browser
 
 _WRAPS = ("all", "none")
 
 
 class ReadingCommands:
-    """The handlers of `copy`, `save`, `goto`, `search`, `set`, `axis`, `mark` and `only`.
+    """The handlers of `browse`, `copy`, `save`, `goto`, `search`, `set`, `axis`, `mark` and `only`.
 
     Args:
         workspace: The panes.
         services: The settings.
         actions: Shows notifications.
         clipboard: Sends a text to the terminal.
+        submit: Starts a command line.
     """
 
     def __init__(
-        self, workspace: PaneWorkspace, services: ConsoleServices, actions: AppActions, clipboard: Clipboard
+        self,
+        workspace: PaneWorkspace,
+        services: ConsoleServices,
+        actions: AppActions,
+        clipboard: Clipboard,
+        submit: Callable[[str], None],
     ) -> None:
+        self._submit = submit
         self._workspace = workspace
         self._services = services
         self._app = actions
@@ -40,6 +48,7 @@ class ReadingCommands:
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
         return {
+            "browse": self._browse,
             "copy": self._copy,
             "save": self._save,
             "goto": self._goto,
@@ -55,6 +64,38 @@ class ReadingCommands:
             raise RefusedError("A script has no clipboard.", hint="Use screenshot or save.")
         clipping = self._workspace.current.clipping(arguments.column)
         self._app.notify_plainly(copy_out(self._clipboard, clipping))
+
+    async def _browse(self, arguments: args.BrowseArguments) -> None:
+        """Open an address in a browser, where there is one; else copy it. One inside a pod becomes a forwarded port."""
+        found, wanted = await self._log().addresses(), arguments.to.lower()
+        known = ", ".join(address.title for address, _ in found)
+        address, pod = next((one for one in found if wanted in one[0].title.lower()), (None, ""))
+        if address is None:
+            none = f"no {arguments.to!r}" if known else "no address of wandb, MLflow or TensorBoard"
+            raise MissingError(f"The log has {none}.", hint=f"It has {known}." if known else "")
+        if address.is_local:
+            self._submit(f"forward {self._place_of(pod)}:{address.port}")
+        elif has_browser():
+            open_browser(address.url)
+            self._app.notify_plainly(f"Opened {address.title}: {redact(address.url)}")
+        else:
+            copied = ""
+            if self._services.settings.has_operator and self._clipboard.has_clipboard:
+                copied = f" {copy_out(self._clipboard, Clipping(address.url, 'it'))}"
+            self._app.notify_plainly(f"{address.title}: {redact(address.url)}{copied}")
+
+    def _place_of(self, name: str) -> str:
+        """Return `namespace/name` of a running pod.
+
+        Raises:
+            MissingError: It does not run.
+        """
+        snapshot = self._services.cluster.snapshot()
+        pods = (pod for pod in (snapshot.pods.values() if snapshot else ()) if pod.name == name)
+        pod = next((pod for pod in pods if pod.phase == "Running"), None)
+        if pod is None:
+            raise MissingError(f"The address is inside the pod {name}, which does not run.")
+        return pod.key
 
     async def _save(self, arguments: args.SaveArguments) -> None:
         data = await self._log().contents()

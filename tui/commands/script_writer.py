@@ -43,6 +43,7 @@ _OF_A_RUN = (
 )  # fmt: skip
 _BY_HAND = {
     "edit": "an editor needs a terminal",
+    "plugin": "other programs are started by hand",
     "shell": "what is typed into a shell is not recorded",
     "copy": "a script has no clipboard",
     "alarms": "alarms are off while a script plays",
@@ -310,6 +311,7 @@ def _command_line(settings: ConsoleSettings, script: str) -> str:
     elif target.kubeconfig is not None:
         words += ["--kubeconfig", str(target.kubeconfig)]
     given = {
+        "--contexts": ",".join(settings.contexts),
         "--context": target.context,
         "--namespace": target.namespace,
         "--profile": settings.profile,

@@ -20,7 +20,6 @@ from actions.telemetry.tools.device_history import (
     RateMeter,
     SpanRecord,
 )
-from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
@@ -78,12 +77,12 @@ class AcceleratorFeed:
     """Samples of the chosen pods, taken in turn, a few at a time, until `run` is cancelled. Used on the loop only.
 
     Args:
-        cluster: The cluster of the pods.
+        session: Returns the session with the cluster of the pods.
         clock: Time.
         changed: Called after every round.
     """
 
-    def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, session: Callable[[], KubeSession], clock: Clock, changed: Callable[[], None]) -> None:
         self.readings: tuple[WorkerReading, ...] = ()
         """Newest samples, in the order in which the pods were chosen."""
         self.histories: dict[tuple[str, str], DeviceHistory] = {}
@@ -95,7 +94,7 @@ class AcceleratorFeed:
         """Number of pods of the newest round."""
         self.zero_since: dict[str, float] = {}
         """Since when each requested device has been at 0 % in every sample: monotonic seconds, by pod and index."""
-        self._cluster = cluster
+        self._session = session
         self._clock = clock
         self._changed = changed
         self._seen: dict[str, float] = {}
@@ -272,21 +271,30 @@ class AcceleratorFeed:
                 return WorkerReading(pod, reading, self._clock.monotonic(), sample.at)
         async with gate:
             try:
-                text = await self._ask(self._cluster.session, pod)
+                text = await self._ask(self._session(), pod)
             except ConsoleError as error:
                 failed = DeviceReading(error=one_line(error.sentence()))
                 return WorkerReading(pod, failed, self._clock.monotonic())
         return WorkerReading(pod, read_devices(text), self._clock.monotonic(), self._clock.now().timestamp())
 
     async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
-        from actions.cluster.remote.exec import run_in_pod
-        from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
-
-        tool = NEURON_COMMAND if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
         container = self._containers.get(pod.uid) or await container_to_ask(session, pod)
         self._containers[pod.uid] = container
-        answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
-        return (answer.stdout or answer.stderr).decode("utf-8", "replace")
+        return await ask_devices(session, pod, container)
+
+
+async def ask_devices(session: KubeSession, pod: PodFacts, container: str) -> str:
+    """Return what the tool for a pod's accelerators prints in one of its containers.
+
+    Raises:
+        ConsoleError: It may not be asked, or does not answer.
+    """
+    from actions.cluster.remote.exec import run_in_pod
+    from actions.telemetry.tools.devices import NEURON_COMMAND, NVIDIA_COMMAND
+
+    tool = NEURON_COMMAND if pod.requests.neuron and not pod.requests.gpu else NVIDIA_COMMAND
+    answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
+    return answer.text
 
 
 async def container_to_ask(session: KubeSession, pod: PodFacts) -> str:

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
@@ -35,6 +37,7 @@ _WAYS = ("AWS:", "Cluster:")
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
     from actions.blueprint.parameters import Binding
+    from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.run.limits.options import LimitTexts
 
 
@@ -59,23 +62,27 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
+        say: Callable[[str], None],
         auto_approve: bool = False,
         limits: Limits | None = None,
         store: str | None = None,
         waived: Sequence[str] = (),
     ) -> Path:
-        """Create a run, start its runner, and put it on screen. `fetch_supplies` comes first.
+        """Make the checks of a launch, create its run, start its runner, and put it on screen.
 
         Args:
             blueprint: The blueprint.
             binding: The values of its parameters.
+            target: The cluster, if it is there.
+            say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
             auto_approve: Apply every plan without asking.
             limits: Those of the run.
             store: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
             waived: Names of checks that may fail.
 
         Raises:
-            RefusedError: Another run is in its place.
+            RefusedError: Another run is in its place, or another check refuses it.
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
         from actions.run.context.run_account import account_at_launch
@@ -83,13 +90,15 @@ class RunActions:
         from actions.run.doctor.names import require_no_other_run
         from actions.run.launch import require_preconditions
 
-        launch = planned(blueprint, binding, self._settings.target)
-        await self._disk.call(require_no_other_run, launch, waived=waived)
+        place = self._settings.store if store is None else store
+        await self._require_passed(blueprint, binding, target, limits=limits, store=place, waived=waived)
+        await self._fetch_supplies(blueprint, binding, say=say)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
-        place = self._settings.store if store is None else store
+        launch = planned(blueprint, binding, target)
         create = partial(
             self._create,
+            target=target,
             auto_approve=auto_approve,
             account=account,
             limits=limits,
@@ -101,7 +110,41 @@ class RunActions:
         self._runs.choose(folder)
         return folder
 
-    async def fetch_supplies(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
+    async def _require_passed(
+        self,
+        blueprint: Blueprint,
+        binding: Binding,
+        target: ClusterTarget,
+        *,
+        limits: Limits | None,
+        store: str,
+        waived: Sequence[str],
+    ) -> None:
+        """Make the doctor's checks, as a form does, which may have been open for an hour, or was not there at all."""
+        if not self._settings.checks_launches:
+            return
+        from actions.run.checks.external import SessionPool
+        from actions.run.doctor.report import require_passed
+        from actions.run.doctor.survey import LAUNCH_SECONDS, LaunchSurvey
+
+        pool = SessionPool()
+        try:
+            survey = LaunchSurvey(
+                target,
+                blueprint,
+                binding,
+                clock=self._clock,
+                pool=pool,
+                is_simulated=self._settings.demo is not None,
+                store=store,
+                has_budget=bool(limits and limits.budget_usd),
+            )
+            await survey.run(seconds=LAUNCH_SECONDS)
+        finally:
+            pool.close()
+        require_passed(survey.lines, waived=waived, waiver=lambda names: f"waive={names}")
+
+    async def _fetch_supplies(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
         """Fetch the operators and Terraform modules that a run needs and that are not on this machine.
 
         The programs and secrets that it needs are looked for first.
@@ -237,6 +280,8 @@ class RunActions:
                 say(text)
 
         target = self._settings.target
+        if self._settings.contexts:  # none of them is chosen for this run
+            target = replace(target, context="")
         done = await take_over_from(
             source_for(run_id, source, self._settings.store),
             run_id,
@@ -358,6 +403,7 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
         auto_approve: bool,
         account: RunAccount | None,
         limits: Limits | None,
@@ -369,7 +415,7 @@ class RunActions:
         folder = create_run(
             blueprint,
             binding,
-            target=self._settings.target,
+            target=target,
             environment=self._settings.run_environment,
             clock=self._clock,
             auto_approve=auto_approve,

@@ -28,6 +28,8 @@ class FeedState(enum.StrEnum):
     """Finished: there is no more data."""
 
 
+MAY_NOT = "you may not "
+"""The beginning of the details on a missing right, which are whole sentences."""
 _COUNTED_SECONDS = 60
 """From then on the time since a refusal is shown: to count its seconds paints the screen for nothing."""
 
@@ -68,6 +70,8 @@ class FeedHealth(msgspec.Struct, frozen=True):
             case FeedState.WAITING | FeedState.REFUSED:
                 is_stale, age = self.state is FeedState.WAITING, now - self.since
                 is_counted = is_stale or age >= _COUNTED_SECONDS
+                if self.detail.startswith(MAY_NOT):
+                    return self.detail
                 since = ("stale" if is_stale else "refused") + (f" {rough_duration(age)}" if is_counted else "")
                 return f"{since}: {self.detail}" if self.detail else since
 

@@ -7,19 +7,20 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.geometry import Size
 
+from actions.base.clock import time_of_day
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import UNCOUNTED, PodFacts, WorkloadFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled, WorkerReading
 from tui.feeds.cluster import leaves_out_claims
+from tui.feeds.gpu_history import GpuHistoryFeed, fleet_readings, histories_of, with_gpus
 from tui.feeds.output import AT_WORK, place_of, sampled_stage, watched_stage
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
-from tui.present.cells import wrapped
+from tui.present.cells import Cells, Span, Tone, width_of, wrapped
 from tui.present.subject import Subject
 from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from actions.run.state.view import RunView
     from tui.feeds.job import JobFeed
 
+_GIB = 1 << 30
 _WORK = "accelerators"
+_HISTORY = "history of accelerators"
+_ALL = "all"
+"""The word after `open accelerators` for those of the whole cluster, whatever is on screen."""
 _SHARE = 5
 """The part of a pane's height that the lines above its table may take: a fifth, and two rows a line at least."""
 _MARGINS = 4
@@ -37,7 +42,15 @@ _MARGINS = 4
 
 _NONE = "No running pod requests an accelerator."
 _HEAD: tuple[Column[DeviceRow], ...] = (
-    Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30, keeps_ends=True),
+    Column(
+        "worker",
+        "WORKER",
+        lambda row: row.worker or Span("no pod", Tone.MUTED),
+        width=10,
+        flex=1,
+        limit=30,
+        keeps_ends=True,
+    ),
     Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
     Column(
         "load",
@@ -63,6 +76,7 @@ _MEMORY: Column[DeviceRow] = Column(
     least=11,
     flex=1,
     limit=40,
+    sort_key=lambda row: (row.device.mem_used_bytes or 0) if row.device is not None else -1,
     sized=accelerators.memory_cell,
 )
 _TAIL: tuple[Column[DeviceRow], ...] = (
@@ -142,10 +156,17 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
         self._summary = Lines(classes="totals")
-        self._feed = AcceleratorFeed(services.cluster, services.clock, services.ticker.request_paint)
-        self._shown = (-1, 0, False, Size())
-        self._scope: tuple[str, str] | None = None
-        """The watched job and the run for which samples are taken; `None` before the first look."""
+        self._feed = AcceleratorFeed(lambda: services.cluster.session, services.clock, services.ticker.request_paint)
+        self._history = GpuHistoryFeed(
+            lambda: services.cluster, services.clock, services.ticker.request_paint, services.settings.prometheus
+        )
+        self._is_all = False
+        """The accelerators of the whole cluster are wanted."""
+        self._chosen: list[PodFacts] = []
+        """The pods that were asked last."""
+        self._shown: tuple[object, ...] = ()
+        self._scope: tuple[str, str, str, bool] | None = None
+        """The watched job and run that are sampled, the cluster, whether all of it is; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
         self._looked: tuple[object, float, bool] = (None, float("-inf"), False)
@@ -167,20 +188,38 @@ class AcceleratorsPane(TablePane[DeviceRow]):
                 self._workers, lambda: supervisor.mark_live(_WORK), sampled=self._sampled, past=self._past
             ),
         )
+        supervisor.keep(_HISTORY, lambda: self._history.run(self._remembered, lambda: supervisor.mark_live(_HISTORY)))
 
     def on_hide(self) -> None:
         """Stop sampling: a hidden pane must not load the workers."""
         self.services.supervisor.drop(_WORK)
+        self.services.supervisor.drop(_HISTORY)
+
+    def show_target(self, of: str) -> None:
+        """Show those of the job or run (empty), or of the whole cluster (`all`), and back.
+
+        Raises:
+            RefusedError: It is something else.
+        """
+        if of not in ("", _ALL):
+            super().show_target(of)
+        self._is_all = of == _ALL and not self._is_all
+        self._follow_scope()
+
+    def leave(self) -> bool:
+        """Go back from the whole cluster; return whether it was shown."""
+        was, self._is_all = self._is_all, False
+        if was:
+            self._follow_scope()
+        return was
 
     def refresh_data(self) -> None:
         """Show the newest samples."""
         self._follow_scope()
         self.show_health(self._health())
         past = self._feed.past
-        readings = [reading for reading in self._feed.readings if self._still_runs(reading)]
-        if past is not None:
-            readings = list(past.readings)
-        cost = self.services.fleet_cost()
+        readings = self._readings()
+        cost = self.services.followed.on_screen.cost()
         uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
@@ -195,27 +234,41 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if readings:  # without a row, their one reason stands above the table
             self.table.empty = ""
         has_ended = past is not None and self._has_ended(past.place)
-        shown = self._feed.revision, len(readings), has_ended, self.size
+        shown = self._feed.revision, self._history.revision, len(readings), has_ended, self.size
         if self._shown == shown:
             return
         self._shown = shown
-        rows = accelerators.device_rows(readings, self._feed.histories, is_past=past is not None)
+        kept = histories_of(readings, self._history.gpus) if past is None else {}
+        rows = accelerators.device_rows(readings, self._feed.histories, is_past=past is not None, kept=kept)
         self._use_columns_of(rows)
-        now = self.services.clock.monotonic()
-        zeros = [now - since for since in self._feed.zero_since.values()]
+        monotonic = self.services.clock.monotonic()
+        zeros = [monotonic - since for since in self._feed.zero_since.values()]
         lines = accelerators.summary(
             rows, past, has_ended=has_ended, zeros=zeros, is_one_job=past is not None or self._is_one_job
         )
         room = self.size.width - _MARGINS
+        if lines:
+            totals = (*lines[0], *_totals_of(rows))
+            lines[0] = (*(totals if width_of(totals) <= room else lines[0]), *_words_of(self._history))
         most = max(2, self.size.height // _SHARE // max(1, len(lines)))
         self._summary.styles.min_height = 2 if lines else 0
         self._summary.show([part for line in lines for part in wrapped(line, room)[:most]])
         self.show_rows(accelerators.answered(rows))
 
+    def _readings(self) -> list[WorkerReading]:
+        """Return what is shown: of a stage's time, of all nodes by a Prometheus, or of the pods that were asked."""
+        past, gpus, now = self._feed.past, self._history.gpus, self.services.clock.now().timestamp()
+        if past is not None:
+            return list(past.readings)
+        if self._is_all and gpus:
+            return fleet_readings(gpus, now)
+        asked = [reading for reading in self._feed.readings if self._still_runs(reading)]
+        return with_gpus(asked, gpus, now)
+
     def has_nothing(self) -> bool:
         """Return whether no pod of the watched job, or of the run, has accelerators now, and none is kept of before."""
         run, watched, snapshot = self.services.runs.view, self.services.watched, self.services.cluster.snapshot()
-        if (run is None and watched is None) or self._past_stage():
+        if (run is None and watched is None) or self._is_all or self._past_stage():
             return False
         now = self.services.clock.monotonic()
         if snapshot is not None and (self._looked[0] != (run and run.id, watched) or now - self._looked[1] >= 1.0):
@@ -257,7 +310,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         if row is None:
             return None
         namespace, _, name = row.pod.partition("/")
-        return Subject("Pod", name, namespace)
+        return Subject("Pod", name, namespace) if row.pod else Subject("Node", row.node)
 
     def subject_in_sight(self) -> Subject | None:
         """Return the worker; the run, whose log has its lines, if its pod is gone."""
@@ -268,17 +321,21 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def line_of(self, row: DeviceRow) -> str:
         """Return the command that opens the worker's log; of a pod that is gone, the log of its stage."""
+        if not row.pod:
+            return f"open pods of={row.node}"
         return f"logs {row.pod}" if self._feed.past is None else "open logs"
 
     def _follow_scope(self) -> None:
         """Drop the samples of another run or job at once, and sample again."""
         run, watched = self.services.runs.view, self.services.watched
-        scope = watched.title if watched is not None else "", run.id if run is not None else ""
+        where = self.services.followed.on_screen.key
+        scope = watched.title if watched is not None else "", run.id if run is not None else "", where, self._is_all
         if scope == self._scope:
             return
         is_first, self._scope = self._scope is None, scope
         if not is_first:
             self._feed.forget()
+            self._history.forget()
             self.entitle(self.CONTEXT.value)
             if self.services.supervisor.health(_WORK).state is not FeedState.ENDED:
                 self.on_show()
@@ -290,12 +347,24 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def _workers(self) -> Iterable[PodFacts]:
         """Choose the pods to sample, and name them in the title."""
+        self._chosen = list(self._choice())
+        return self._chosen
+
+    def _remembered(self) -> Sequence[PodFacts] | None:
+        """Return the pods whose history is wanted; none of them for that of all nodes."""
+        return () if self._is_all else self._chosen or None
+
+    def _choice(self) -> Iterable[PodFacts]:
         snapshot = self.services.cluster.snapshot()
         if snapshot is None:
             return []
         run, watched = self.services.runs.view, self.services.watched
         self._is_one_job = watched is not None
         busy = [pod for pod in snapshot.pods.values() if pod.requests.accelerators and pod.phase == "Running"]
+        if self._is_all:
+            self._is_one_job = False
+            self.entitle("accelerators of the cluster")
+            return [] if self._history.gpus or not self._history.is_known else busy  # without exec, where that can be
         if watched is not None:
             self.entitle(f"accelerators of {watched.title}")
             workers = [pod for pod in busy if role_of(watched.job, pod, snapshot.workloads)]
@@ -326,7 +395,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def _past_stage(self) -> str:
         """Return the last stage of the run whose accelerators were kept; empty if there is none."""
         view, folder = self.services.runs.view, self.services.runs.folder
-        if view is None or folder is None or self.services.watched is not None:
+        if view is None or folder is None or self.services.watched is not None or self._is_all:
             return ""
         return sampled_stage(view, folder) or ""
 
@@ -345,3 +414,29 @@ def _is_of(pod: PodFacts, run: RunView | None, watched: JobFeed | None, workload
     if watched is not None:
         return role_of(watched.job, pod, workloads) != ""
     return run is not None and pod.run == run.id
+
+
+def _totals_of(rows: Iterable[DeviceRow]) -> Cells:
+    """Return power and memory of all devices, as far as they are measured."""
+    devices = [row.device for row in rows if row.device is not None]
+    watts = sum(device.power_w or 0.0 for device in devices)
+    used, total = (sum(getattr(one, name) or 0 for one in devices) for name in ("mem_used_bytes", "mem_total_bytes"))
+    words = f" · {watts / 1000:.1f} kW" if watts else ""
+    words += f" · {used / _GIB:,.0f}/{total / _GIB:,.0f}Gi" if total else ""
+    return (Span(words),) if words else ()
+
+
+def _words_of(feed: GpuHistoryFeed) -> Cells:
+    """Return the last XID error; where the history comes from, or why it is not known."""
+    spans: list[Span] = []
+    broken = [(gpu.xid, gpu) for gpu in feed.gpus if gpu.xid is not None]
+    if broken:
+        (at, number), gpu = max(broken, key=lambda one: one[0])
+        where = f"{gpu.pod.partition('/')[2] or gpu.node} GPU {gpu.device.label}"
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        spans.append(Span(f"   ✗ XID {number}{f' at {time_of_day(at)} UTC' if at else ''}: {where}{more}", Tone.BAD))
+    if feed.source:
+        spans.append(Span(f" · history by {feed.source}", Tone.MUTED))
+    elif feed.reason:
+        spans.append(Span(f" · no history: {feed.reason}", Tone.MUTED))
+    return tuple(spans)

@@ -19,22 +19,24 @@ from tui.feeds.output import lost_text, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import bindings_of
-from tui.panes.plots import STEPS, PlotPane
+from tui.panes.plots import PAGES, STEPS, PlotPane
 from tui.present.cells import fit
 from tui.present.charts.curves import TimeAxis
 from tui.present.charts.metrics import (
     ChartRow,
     MetricChart,
     chart_rows,
+    charts_meant,
     charts_of,
     curves_in,
+    is_meant,
     marks_on,
     notes_on,
     progress_lines,
 )
 from tui.settings.keys import KeyContext, key_name
 from tui.widgets.base import Lines
-from tui.widgets.plot_grid import SmallPlot, shape_of
+from tui.widgets.plot_grid import SmallPlot
 
 if TYPE_CHECKING:
     from actions.run.comparison import RunCurves
@@ -48,6 +50,7 @@ _READING_SECONDS = 0.25
 _LOSS = "loss"
 _ALL = "all"
 """The name of all charts at once in the command `chart`."""
+_COMPARED = "compared runs"
 _DIFFERENCES = 4
 """Lines for the settings in which compared runs differ."""
 
@@ -93,11 +96,10 @@ class ChartsPane(PlotPane):
         self._stored: StageCurves | None = None
         """The curves on disk that were shown last; of a copy, until the watched job has as many values."""
         self._chosen = ""
-        self._metric = ""
         self._alarmed: tuple[CurveSource | None, int, tuple[CurveAlarm, ...]] = (None, -1, ())
         """Alarms on the curves of a source, and the revision that they were found in."""
-        self._drawn: tuple[object, MetricChart] | None = None
-        """The source and chart that the plot shows; `None` while it is empty."""
+        self._contents: dict[str, SmallPlot] = {}
+        """The newest content of each chart, by its name."""
 
     def compose(self) -> ComposeResult:
         """Yield progress above the plot; of compared runs their values above it, their differences below it."""
@@ -109,12 +111,13 @@ class ChartsPane(PlotPane):
 
     def refresh_data(self) -> None:
         """Read new values and draw them."""
+        self.rows_taken = len(self._compared) or _PROGRESS_LINES
         if self._compared and self._compared_beside != _on_screen(self.services):
             self.leave()
         self._progress.display = not self._compared
-        self._runs.display = self._differences.display = bool(self._compared)
+        self._runs.display = bool(self._compared)
+        self._differences.display = bool(self._compared) and not self._several.display
         if self._compared:
-            self._show_several(columns=0)
             self._draw_compared()
             return
         if self._awaited:
@@ -134,7 +137,7 @@ class ChartsPane(PlotPane):
             return
         if not isinstance(source, StageCurves) and source.read_on():
             self.services.ticker.request_paint()
-        chart, place = self._chart()
+        chart, _ = self._chart()
         alarms = self._alarms(source)
         stage = _stage_of(self.services, source)
         notes = notes_on(chart, source.curves, stage.findings if stage else (), alarms) if chart else []
@@ -146,26 +149,21 @@ class ChartsPane(PlotPane):
         if chart is None:
             self._draw_nothing(f"curves of {self._place()}")
             return
-        charts = self._charts_now()
-        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, len(charts))
-        if self._show_several(columns=columns if columns * rows > 1 else 0):
-            shown = charts[: columns * rows]
-            self.entitle(f"{len(shown)} of {len(charts)} charts of {self._place()}")
-            self._several.show([self._content(source, one, alarms) for one in shown], columns)
-            return
-        self.entitle(f"{chart.name}{place} of {self._place()}")
-        self._clear_for(source, chart)
-        one = self._content(source, chart, alarms)
-        self._plot.describe(one.label, one.x_label, is_by_size=one.is_by_size)
-        self._plot.show(one.curves, version=one.version, marks=one.marks)
+        self._draw(lambda one: self._content(source, one, alarms), self._place())
 
     def _content(self, source: CurveSource, chart: MetricChart, alarms: Sequence[CurveAlarm]) -> SmallPlot:
-        """Return the curves and marks of a chart with their labels."""
-        stage, x_label = _stage_of(self.services, source), "message size" if chart.is_by_size else "step"
-        marks = marks_on(chart, source.curves, stage.worked if stage else (), alarms)
-        version = source.curves.revision, len(marks)
+        """Return the curves and marks of a chart with their labels; those of before while nothing has changed."""
+        stage = _stage_of(self.services, source)
+        attempts = stage.worked if stage else ()
+        version = source.curves.revision, len(attempts), tuple((alarm.metric, alarm.x) for alarm in alarms)
+        known = self._contents.get(chart.name)
+        if known is not None and (known.key, known.version) == ((source, chart), version):
+            return known
+        marks, x_label = marks_on(chart, source.curves, attempts, alarms), _x_label(chart)
         curves = curves_in(chart, source.curves)
-        return SmallPlot((source, chart), chart.label, x_label, chart.is_by_size, curves, marks, version)
+        found = SmallPlot((source, chart), chart.label, x_label, chart.is_by_size, curves, marks, version)
+        self._contents[chart.name] = found
+        return found
 
     def on_resize(self) -> None:
         """Choose again how many charts there is room for."""
@@ -207,11 +205,11 @@ class ChartsPane(PlotPane):
     def choose(self, metric: str) -> None:
         """Show the chart of that name or metric, the next one (empty), or all of them, and back (`all`).
 
-        Of several side by side, `next` and `previous` move the focus.
+        Of several side by side, `next` and `previous` move the focus, `next-page` and `previous-page` show others.
 
         Raises:
             MissingError: The log has no such metric.
-            RefusedError: There is no room for several charts, or for those of compared runs, or only one is shown.
+            RefusedError: There is no room for several charts, or only one is shown.
         """
         charts = self._charts_now()
         if not charts:
@@ -219,14 +217,17 @@ class ChartsPane(PlotPane):
         if metric in STEPS:
             self.next_plot(STEPS[metric])
             return
+        if metric in PAGES:
+            self.turn_page(PAGES[metric])
+            return
         if metric == _ALL:
             self._want_several(charts)
             return
         self._is_several = False
         if metric:
-            self._metric = _named(self._all_charts(), metric)
+            self._metric = charts_meant(self._all_charts(), (metric,))[0].name
             if all(chart.name != self._metric for chart in charts):
-                self.services.picked_charts.pop(self._place(), None)
+                self.services.picked_charts.pop(self._picked_for(), None)
         else:
             names = [chart.name for chart in charts]
             at = names.index(self._metric) + 1 if self._metric in names else 1
@@ -234,53 +235,52 @@ class ChartsPane(PlotPane):
         self.refresh_data()
 
     def pick(self, names: Sequence[str]) -> None:
-        """Show these charts alone, side by side where there is room; all of them at choice again if all are named.
+        """Show these charts alone, side by side where there is room; all of them at choice again if all are meant.
+
+        Args:
+            names: Names of charts or metrics, or patterns: `train/*`. One that comes later and fits is shown, too.
 
         Raises:
             MissingError: The log has no such metric.
-            RefusedError: Runs are compared: one chart at a time is shown.
         """
-        if self._compared:
-            raise RefusedError("Compared runs are shown one chart at a time.", hint="esc ends the comparison.")
-        charts = self._all_charts()
-        wanted = {_named(charts, name) for name in names}
-        known = [chart.name for chart in charts]
-        picked = tuple(name for name in known if name in wanted)
-        self.services.picked_charts.pop(self._place(), None)  # the newest choice stands last
-        if len(picked) < len(known):
-            self.services.picked_charts[self._place()] = picked
-        self._metric, self._is_several = picked[0], len(picked) > 1
+        charts, place = self._all_charts(), self._picked_for()
+        picked = charts_meant(charts, names)
+        self.services.picked_charts.pop(place, None)  # the newest choice stands last
+        if len(picked) < len(charts):
+            self.services.picked_charts[place] = tuple(names)
+        self._metric, self._is_several = picked[0].name, len(picked) > 1
         self.refresh_data()
 
     def choices(self) -> list[ChartRow]:
-        """Return a row for each chart of the log, with its newest values.
+        """Return a row for each chart of the log, with its newest values; of compared runs those of the first.
 
         Raises:
             MissingError: There is no curve yet.
-            RefusedError: Runs are compared.
         """
-        charts, source = self._all_charts(), self._source
-        if self._compared:
-            raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
-        if not charts or source is None:
+        charts, shown = self._all_charts(), {chart.name for chart in self._charts_now()}
+        if charts and self._compared:
+            return chart_rows(charts, self._compared[0].series, shown)
+        if not charts or self._source is None:
             raise MissingError("There is no curve yet.")
-        return chart_rows(charts, source.curves, {chart.name for chart in self._charts_now()})
+        return chart_rows(charts, self._source.curves.series, shown)
 
     def _want_several(self, charts: Sequence[MetricChart]) -> None:
-        if self._compared:
-            raise RefusedError("Compared runs are shown one chart at a time.", hint="m shows the next one.")
-        if not self._is_several and len(charts) == 1:
+        if self._is_several:
+            self._leave_grid()
+            self.refresh_data()
+            return
+        if len(charts) == 1:
             if len(self._all_charts()) > 1:
                 raise RefusedError(f"Only the chart {charts[0].name} is chosen.", hint="Enter chooses more.")
             raise RefusedError(
                 f"The log has one chart only, {charts[0].name}.", hint="More appear when it has further metrics."
             )
-        columns, rows = shape_of(self.size.width, self.size.height - _PROGRESS_LINES, len(charts))
-        if not self._is_several and columns * rows < 2:
+        columns, rows = self._shape(charts)
+        if columns * rows < 2:
             is_whole = self.size.width >= self.screen.size.width - _FRAME
             way = "Enlarge the window; m shows the next chart." if is_whole else "Zoom the pane with z."
             raise RefusedError("There is no room for two charts.", hint=way)
-        self._is_several = not self._is_several
+        self._is_several = True
         self.refresh_data()
 
     def values_csv(self) -> str:
@@ -308,16 +308,16 @@ class ChartsPane(PlotPane):
     def compare(self, runs: Sequence[RunCurves], metric: str) -> None:
         """Overlay the curves of runs, from here on until `leave`."""
         self._compared, self._metric, self._awaited = tuple(runs), metric, 0
-        self._compared_beside = _on_screen(self.services)
+        self._is_several, self._compared_beside = False, _on_screen(self.services)
         self.refresh_data()
 
     def leave(self) -> bool:
-        """End the comparison, else go back to one chart; return whether there was anything to end."""
+        """Go back from several charts to one, else end the comparison; return whether there was either."""
         was = bool(self._compared) or self._is_several
-        if self._compared:
+        if self._is_several:
+            self._leave_grid()
+        elif self._compared:
             self._compared, self._metric = (), ""
-        else:
-            self._is_several = False
         if was:
             self.services.ticker.request_paint()
         return was
@@ -325,47 +325,44 @@ class ChartsPane(PlotPane):
     def _draw_compared(self) -> None:
         """Draw the compared runs; one piece of one output is read at a time."""
         from actions.run.comparison import differences_of
-        from tui.present.charts.metrics import compared_curves, difference_lines, legend_lines
+        from tui.present.charts.metrics import difference_lines, legend_lines
 
         runs = self._compared
         if any(run.read_on() for run in runs):
             self.services.ticker.request_paint()
         self.show_health(FeedHealth(FeedState.ENDED, "from the runs' output · esc ends the comparison"))
-        chart, place = self._chart()
+        chart, _ = self._chart()
         if chart is None:
             self._draw_nothing(f"{len(runs)} runs compared", f"Reading the curves of {len(runs)} runs…")
             return
-        metric = chart.metrics[0]
-        self.entitle(f"{chart.name}{place} of {len(runs)} runs compared")
-        self._runs.show(legend_lines(runs, [self.services.runs.names.get(run.id, run.id) for run in runs], metric))
+        self._draw(self._content_of_runs, f"{len(runs)} runs compared")
+        is_grid, names = self._several.display, [self.services.runs.names.get(run.id, run.id) for run in runs]
+        self._runs.show(legend_lines(runs, names, "" if is_grid else chart.metrics[0]))
         self._differences.show(difference_lines(differences_of([run.settings for run in runs]), limit=_DIFFERENCES))
-        self._clear_for(runs, chart)
-        x_label = "message size" if chart.is_by_size else "step"
-        self._plot.describe(chart.label, x_label, is_by_size=chart.is_by_size, time=TimeAxis.ELAPSED)
-        self._plot.show(compared_curves(runs, metric), version=(metric, *(run.revision for run in runs)))
 
-    def _clear_for(self, source: object, chart: MetricChart) -> None:
-        """Empty the plot before it shows another chart; of the same source, its part of the axis stays."""
-        if (source, chart) == self._drawn:
-            return
-        was = self._drawn
-        is_same = was is not None and was[0] == source and was[1].is_by_size == chart.is_by_size
-        self._drawn = (source, chart)
-        self._plot.clear(keeps_axis=is_same)
+    def _content_of_runs(self, chart: MetricChart) -> SmallPlot:
+        """Return a curve for each compared run."""
+        from tui.present.charts.metrics import compared_curves
 
-    def _chart(self) -> tuple[MetricChart | None, str]:
-        """Return the current chart, its index and the number of charts."""
-        charts = self._charts_now()
-        if not charts:
-            return None, ""
-        at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
-        return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
+        runs, metric = self._compared, chart.metrics[0]
+        version = (metric, *(run.revision for run in runs))
+        known = self._contents.get(chart.name)
+        if known is not None and (known.key, known.version) == ((runs, chart), version):
+            return known
+        curves, elapsed = compared_curves(runs, metric), TimeAxis.ELAPSED
+        found = SmallPlot((runs, chart), chart.label, _x_label(chart), chart.is_by_size, curves, (), version, elapsed)
+        self._contents[chart.name] = found
+        return found
 
     def _charts_now(self) -> list[MetricChart]:
         """Return the charts that the operator has picked, as far as the log has them; without any, all of them."""
         charts = self._all_charts()
-        picked = () if self._compared else self.services.picked_charts.get(self._place(), ())
-        return [chart for chart in charts if chart.name in picked] or charts
+        picked = self.services.picked_charts.get(self._picked_for(), ())
+        return [chart for chart in charts if is_meant(chart, picked)] or charts
+
+    def _picked_for(self) -> str:
+        """Return what the picked charts are kept for."""
+        return _COMPARED if self._compared else self._place()
 
     def _all_charts(self) -> list[MetricChart]:
         """Return the charts of a log's metrics, in the blueprint's order, or of those that compared runs share."""
@@ -470,17 +467,8 @@ def _is_ahead(watched: CurveSource | None, copied: CurveSource) -> bool:
     return watched is not None and watched.curves.revision > copied.curves.revision
 
 
-def _named(charts: Sequence[MetricChart], metric: str) -> str:
-    """Return the name of the chart of a metric.
-
-    Raises:
-        MissingError: The log has no such metric.
-    """
-    found = next((chart.name for chart in charts if metric in (chart.name, *chart.metrics)), None)
-    if found is None:
-        names = ", ".join(chart.name for chart in charts)
-        raise MissingError(f"The log has no {metric!r}.", hint=f"It has {names}.")
-    return found
+def _x_label(chart: MetricChart) -> str:
+    return "message size" if chart.is_by_size else "step"
 
 
 def _on_screen(services: ConsoleServices) -> str:
@@ -489,9 +477,18 @@ def _on_screen(services: ConsoleServices) -> str:
 
 
 def _bars_of(source: CurveSource, stage: StageView | None) -> Mapping[tuple[str, str], TrainingProgress]:
-    """Return the progress that is worth a line: a bar that a finished stage left open says nothing any more."""
+    """Return the progress that is worth a line.
+
+    A bar that a finished stage left open says nothing any more, nor does one of an attempt before the present one.
+    """
     is_done = stage is not None and stage.state is StageState.SUCCEEDED
-    return {of: bar for of, bar in source.progress.items() if not is_done or bar.done >= (bar.total or 0)}
+    begin = stage.worked[-1].begin if stage is not None and len(stage.worked) > 1 else 0.0
+    moved_at = source.moved_at if isinstance(source, StageCurves) else {}
+    return {
+        of: bar
+        for of, bar in source.progress.items()
+        if moved_at.get(of, begin) >= begin and (not is_done or bar.done >= (bar.total or 0))
+    }
 
 
 def _stage_of(services: ConsoleServices, source: CurveSource | None) -> StageView | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.timer import Timer
@@ -16,7 +16,7 @@ from actions.base.wording import counted, listed
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
 from tui.feeds.logs import FROM_THE_TAIL, PAUSE_SECONDS, LogBegin, LogFeed, LogPump, PodLogFeed
-from tui.feeds.output import NEWEST_BYTES, OutputLogFeed, lost_text, place_of, watched_stage
+from tui.feeds.output import AT_WORK, NEWEST_BYTES, OutputLogFeed, lost_text, place_of, watched_stage
 from tui.feeds.services import WATCH, ConsoleServices, default_namespace
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
@@ -27,8 +27,11 @@ from tui.present.text import clock_of, moment_in
 from tui.settings.keys import KeyContext
 from tui.terminal.clipboard import MOST_BYTES, Clipping
 from tui.widgets.log import LogView
-from tui.widgets.log_buffer import LogBuffer
+from tui.widgets.log_buffer import LineSearch, LogBuffer
 from tui.widgets.log_renderer import Wrap
+
+if TYPE_CHECKING:
+    from actions.telemetry.printed_addresses import PrintedAddress
 
 _WORK = "log"
 _SWITCHES = {"wrap": "wrap", "time": "has_clock", "source": "has_source", "json": "lays_json"}
@@ -41,6 +44,7 @@ _PLACES = {
 }
 """Places that `goto` knows beside times, with the direction in which they are looked for."""
 _SIDEWAYS = {"left": -1, "right": 1}
+_MOST_ADDRESSES = 1_000
 _SAVED_AT_ONCE = 500
 """Lines, which take a few milliseconds."""
 _NO_LOG = "No log yet: enter on a stage or a pod shows its log, l that of a workload."
@@ -103,7 +107,10 @@ class LogsPane(Pane):
         """Take new lines."""
         if self._goes_along:
             self._go_along()
-        self.show_health(self._health())
+        health = self._health()
+        self.show_health(health)
+        feed, is_over = self._feed, health.state is FeedState.ENDED
+        self._view.has_ended = feed is not None and (is_over or _has_ended(self.services, feed))
         hint = _NO_LOG_OF_RUN if self._comes_by_itself else _NO_LOG
         self._view.lines.hint = "" if self._feed is not None else hint
         self._pulled_at = self.services.clock.monotonic()
@@ -169,8 +176,13 @@ class LogsPane(Pane):
         self._show(feed)
 
     def subject(self) -> Subject | None:
-        """Return the pod whose log is shown."""
-        return Subject("Pod", self._pod.name, self._pod.namespace) if self._pod else None
+        """Return what the log is of: a pod, the watched job, or a stage of the run on screen."""
+        if self._pod is not None:
+            return Subject("Pod", self._pod.name, self._pod.namespace)
+        if isinstance(self._feed, JobFeed):
+            job = self._feed.job
+            return Subject(job.kind, job.name, job.namespace)
+        return Subject("Stage", self._feed.stage) if isinstance(self._feed, OutputLogFeed) else None
 
     def filter(self, text: str) -> None:
         """Show only matching lines."""
@@ -273,6 +285,22 @@ class LogsPane(Pane):
         text = "\n".join(visible_text(self._view.buffer.line(number).text) for number in lines)
         return Clipping(text, f"{counted(len(lines), 'line')} of the log")
 
+    async def addresses(self) -> list[tuple[PrintedAddress, str]]:
+        """Return the web interfaces that the log names, the newest of each kind, with the pods that printed them."""
+        from actions.telemetry.printed_addresses import LINES, address_in
+
+        found: dict[str, tuple[PrintedAddress, str]] = {}
+        buffer = self._view.buffer
+        search = LineSearch(buffer, LINES)
+        for _ in iter(search.advance, True):
+            await asyncio.sleep(0)
+        for line in map(buffer.line, search.matches[-_MOST_ADDRESSES:]):
+            address = address_in(visible_text(line.text))
+            if address is not None:
+                pod = line.source.partition("/")[0] if self._pod is None else self._pod.name
+                found[address.title] = address, pod
+        return sorted(found.values(), key=lambda one: one[0].rank)
+
     async def contents(self) -> bytes:
         """Return the lines that pass the filter, each with its time and its source, without secrets."""
         view, parts = self._view, list[str]()
@@ -367,3 +395,10 @@ class LogsPane(Pane):
         if pod is None:
             raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Select a pod in pods.")
         return pod
+
+
+def _has_ended(services: ConsoleServices, feed: LogFeed) -> bool:
+    """Return whether a log is that of a job, or of a stage of the run on screen, that is over."""
+    if isinstance(feed, OutputLogFeed) and services.runs.view is not None:
+        return any(stage.id == feed.stage and stage.state not in AT_WORK for stage in services.runs.view.stages)
+    return isinstance(feed, JobFeed) and feed.end is not None

@@ -12,9 +12,9 @@ import msgspec
 
 from actions.base.clock import time_of_day
 from actions.base.wording import duration
+from actions.run.state.view import UNUSED_SECONDS
 from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
 from tui.feeds.accelerators import PastReadings, WorkerReading
-from tui.feeds.training import UNUSED_SECONDS
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, meter, width_of
 from tui.present.text import short_names
 
@@ -62,6 +62,7 @@ class DeviceRow(msgspec.Struct, frozen=True):
         history: Its samples over time, if any.
         entries: Number of entries of the history so far: distinguishes two rows of one history.
         is_past: The reading is the mean of the whole history.
+        kept: Its history by a Prometheus, which reaches further back.
     """
 
     pod: str
@@ -75,11 +76,13 @@ class DeviceRow(msgspec.Struct, frozen=True):
     history: DeviceHistory | None = None
     entries: int = 0
     is_past: bool = False
+    kept: DeviceHistory | None = None
 
     @property
     def key(self) -> str:
         """The key of the row; sorts by rank."""
-        return f"{_sortable(self.pod)}#{self.device.index:03}" if self.device else _sortable(self.pod)
+        place = _sortable(self.pod or self.node)
+        return f"{place}#{self.device.index:03}" if self.device else place
 
     @property
     def load(self) -> float | None:
@@ -94,6 +97,7 @@ def device_rows(
     histories: Mapping[tuple[str, str], DeviceHistory] | None = None,
     *,
     is_past: bool = False,
+    kept: Mapping[tuple[str, str], DeviceHistory] = {},
 ) -> list[DeviceRow]:
     """Return one row for each accelerator, and one for each worker without an answer."""
     workers = sorted(readings, key=lambda worker: _sortable(worker.pod.name))
@@ -102,13 +106,13 @@ def device_rows(
     rank = 0
     for worker in workers:
         pod, short, node, reading = worker.pod.key, names[worker.pod.name], worker.pod.node, worker.reading
+        pod = pod if worker.pod.name else ""
         for device in reading.devices:
-            history = (histories or {}).get((pod, device.label))
+            place = worker.pod.key, device.label
+            history, older = (histories or {}).get(place), kept.get(place)
             entries = history.revision if history is not None else 0
-            row = DeviceRow(
-                pod, short, device, rank, reading.noun, "", node, reading.trouble, history, entries, is_past
-            )
-            rows.append(row)
+            told = reading.noun, "", node, reading.trouble
+            rows.append(DeviceRow(pod, short, device, rank, *told, history, entries, is_past, older))
             rank += 1
         if not reading.devices:
             rows.append(DeviceRow(pod, short, None, error=reading.error or "No accelerator.", node=node))
@@ -159,14 +163,15 @@ def cores_cell(row: DeviceRow, width: int = 0) -> CellValue:
 
 def trend_cell(row: DeviceRow, width: int = _LEAST_TREND) -> CellValue:
     """The load over time, up to now at the right end; the memory in use where no load is measured."""
-    if row.history is None or row.device is None:
+    history = row.kept or row.history
+    if history is None or row.device is None:
         return _ABSENT
-    levels = row.history.levels(Quantity.LOAD, width)
+    levels = history.levels(Quantity.LOAD, width)
     if all(level is None for level in levels):
         total = row.device.mem_total_bytes or 0
         levels = [
             None if level is None or not total else 100 * level / total
-            for level in row.history.levels(Quantity.MEMORY, width)
+            for level in history.levels(Quantity.MEMORY, width)
         ]
     if len(levels) < 2:
         return _ABSENT
@@ -385,7 +390,8 @@ def _level_of(percent: float) -> str:
 
 
 def _extent(row: DeviceRow, quantity: Quantity) -> Extent | None:
-    return row.history.extent(quantity) if row.history is not None and row.device is not None else None
+    histories = (one for one in (row.kept, row.history) if one is not None and row.device is not None)
+    return next((found for one in histories if (found := one.extent(quantity)) is not None), None)
 
 
 def _sortable(name: str) -> str:
@@ -427,12 +433,12 @@ def summary(
         head.append(Span(f"   ✗ {silent} worker{'s' * (silent > 1)} did not answer", Tone.BAD))
     unused = [seconds for seconds in zeros if seconds >= UNUSED_SECONDS]
     if unused:
-        told = f"   ▲ {len(unused)} requested, but at 0% for {duration(min(unused))} or more"
-        head.append(Span(told, Tone.WARN))
+        head.append(Span(f"   ▲ {len(unused)} requested, but at 0% for {duration(min(unused))} or more", Tone.WARN))
     models = {row.device.model for row in known if row.device is not None}
     if len(models) == 1 and not known[0].noun.startswith(min(models)):
         head.append(Span(f" · {models.pop()}", Tone.MUTED))
-    return [tuple(head), _laggards(known, is_one_job=is_one_job)] if loads else [tuple(head)]
+    held = [row for row in known if row.pod]
+    return [tuple(head), _laggards(held, is_one_job=is_one_job)] if loads and held else [tuple(head)]
 
 
 def _mean_words(mean: float | None) -> str:

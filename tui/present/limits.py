@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from actions.base.errors import UsageError
 from actions.base.wording import folded
-from actions.run.limits.options import NONE, LimitTexts, limits_of, limits_text, moment_text
+from actions.run.limits.options import FLAGS, NONE, LimitTexts, limits_of, limits_text, moment_text
 from actions.run.limits.rules import statuses_of
 from actions.run.state.records import Limits
 from actions.run.state.view import Goal, RunState, RunView, is_watched_only
 from tui.present.cells import Cells, Span, Tone
 
 if TYPE_CHECKING:
-    from actions.blueprint.model import Parameter, ParameterType
+    from actions.blueprint.model import Parameter
     from actions.blueprint.parts import Scalar
     from actions.command.arguments import (
         LaunchArguments,
@@ -25,111 +25,76 @@ if TYPE_CHECKING:
     )
 
 BUDGET = "@budget"
-"""The key of the field that a form does not fold."""
-_UNTIL, _HOURLY, _WATCHDOG = "@until", "@max-hourly", "@watchdog"
-_CREDENTIALS, _CAPACITY, _ACTION = "@credentials-end", "@capacity-end", "@at-limit"
-_IDLE, _BELOW = "@idle", "@below"
-_TEXTS = {
-    _UNTIL: "until",
-    BUDGET: "budget",
-    _HOURLY: "max_hourly",
-    _IDLE: "idle",
-    _BELOW: "below",
-    _WATCHDOG: "watchdog",
+"""The key of the field that a form does not fold; a key is the name of a field of `LimitTexts` behind an @."""
+_FIELDS = {
+    "until": ("Until", "22:30 (UTC), +8h, 2026-11-20T22:30:00Z."),
+    "budget": ("Budget", "US dollars."),
+    "max_hourly": ("Most an hour", "US dollars an hour."),
+    "before_credentials_end": ("Before credentials end", "In time before the AWS credentials do."),
+    "before_capacity_end": ("Before block ends", "In time before the capacity block does."),
+    "idle": ("Idle", "30m, 1h without use of an accelerator."),
+    "below": ("Idle below", "5%: with less load it is unused."),
+    "at_limit": ("At a limit", "What becomes of the run."),
+    "watchdog": ("Watchdog", "1h, 90m without a heartbeat: jobs stop."),
 }
+"""Title and explanation of each."""
+_TEXTS = tuple(name for name in _FIELDS if name not in FLAGS and name != "at_limit")
 
 
 def limit_fields(usual: LimitTexts) -> dict[str, Parameter]:
     """Return the fields of limits, with those of config.yaml as defaults."""
     from actions.blueprint.model import Parameter, ParameterType  # for a form alone; the first frame needs this module
 
-    of_text, of_switch = ParameterType.TEXT, ParameterType.BOOLEAN
-    words: dict[str, tuple[ParameterType, str, str]] = {
-        _UNTIL: (of_text, "Until", "22:30 (UTC), +8h, 2026-11-20T22:30:00Z."),
-        BUDGET: (of_text, "Budget", "US dollars."),
-        _HOURLY: (of_text, "Most an hour", "US dollars an hour."),
-        _CREDENTIALS: (of_switch, "Before credentials end", "In time before the AWS credentials do."),
-        _CAPACITY: (of_switch, "Before block ends", "In time before the capacity block does."),
-        _IDLE: (of_text, "Idle", "30m, 1h without use of an accelerator."),
-        _BELOW: (of_text, "Idle below", "5%: with less load it is unused."),
-        _ACTION: (of_text, "At a limit", "What becomes of the run."),
-        _WATCHDOG: (of_text, "Watchdog", "1h, 90m without a heartbeat: jobs stop."),
-    }
     defaults = limit_entries(usual)
     return {
-        key: Parameter(
-            type=kind,
+        f"@{name}": Parameter(
+            type=ParameterType.BOOLEAN if name in FLAGS else ParameterType.TEXT,
             title=title,
             help=explanation,
-            default=defaults[key],
-            choices=("park", "teardown") if key == _ACTION else (),
+            default=defaults[f"@{name}"],
+            choices=("park", "teardown") if name == "at_limit" else (),
             group="Limits",
         )
-        for key, (kind, title, explanation) in words.items()
+        for name, (title, explanation) in _FIELDS.items()
     }
 
 
 def limit_entries(texts: LimitTexts) -> dict[str, Scalar]:
     """Return what the fields hold for these limits."""
-    return {
-        _UNTIL: texts.until,
-        BUDGET: texts.budget,
-        _HOURLY: texts.max_hourly,
-        _CREDENTIALS: bool(texts.before_credentials_end),
-        _CAPACITY: bool(texts.before_capacity_end),
-        _IDLE: texts.idle,
-        _BELOW: texts.below,
-        _ACTION: texts.at_limit or "park",
-        _WATCHDOG: texts.watchdog,
-    }
+    shown = replace(texts, at_limit=texts.at_limit or "park")
+    return {f"@{name}": getattr(shown, name) or (False if name in FLAGS else "") for name in _FIELDS}
 
 
 def texts_of_form(values: Mapping[str, Scalar]) -> LimitTexts:
     """Return the limits that the fields hold."""
-    return LimitTexts(
-        **{name: str(values.get(key, "")) for key, name in _TEXTS.items()},
-        before_credentials_end=bool(values.get(_CREDENTIALS)) or None,
-        before_capacity_end=bool(values.get(_CAPACITY)) or None,
-        at_limit=str(values.get(_ACTION, "")),
-    )
+    held: dict[str, Any] = {name: values.get(f"@{name}") for name in _FIELDS}
+    texts: dict[str, Any] = {name: str(value or "") for name, value in held.items()}
+    return LimitTexts(**texts | {name: held[name] or None for name in FLAGS})
 
 
 def limit_mistakes(values: Mapping[str, Scalar], *, now: datetime) -> dict[str, str]:
     """Return what is wrong with the texts of limits, by field: phrases such as `is not a time`."""
     wrong: dict[str, str] = {}
-    for key, name in _TEXTS.items():
+    for name in _TEXTS:
         try:
-            limits_of(replace(LimitTexts(), **{name: str(values.get(key, ""))}), now=now)
+            limits_of(replace(LimitTexts(), **{name: str(values.get(f"@{name}", ""))}), now=now)
         except UsageError as error:
-            wrong[key] = error.message.rstrip(".")
+            wrong[f"@{name}"] = error.message.rstrip(".")
     return wrong
 
 
 def texts_of_command(arguments: LaunchArguments | LimitArguments) -> LimitTexts:
     """Return the limits that a command states."""
-    return LimitTexts(
-        until=arguments.until,
-        budget=arguments.budget,
-        max_hourly=arguments.max_hourly,
-        before_credentials_end=_answer(arguments.before_credentials_end),
-        before_capacity_end=_answer(arguments.before_capacity_end),
-        idle=arguments.idle,
-        below=arguments.below,
-        at_limit=arguments.at_limit,
-        watchdog=arguments.watchdog,
-    )
-
-
-def _answer(word: str) -> bool | None:
-    return {"yes": True, "no": False}.get(word)
+    stated = {name: getattr(arguments, name) for name in _FIELDS}
+    return LimitTexts(**stated | {name: {"yes": True, "no": False}.get(stated[name]) for name in FLAGS})
 
 
 def with_limits(arguments: LaunchArguments, texts: LimitTexts, usual: LimitTexts) -> LaunchArguments:
     """Return a launch with these limits and no others: those of the settings that are not among them are taken away."""
     words: dict[str, str] = {}
-    for name in _TEXTS.values():
+    for name in _TEXTS:
         words[name] = getattr(texts, name) or (NONE if getattr(usual, name) and name != "below" else "")
-    for name in ("before_credentials_end", "before_capacity_end"):
+    for name in sorted(FLAGS):
         words[name] = "yes" if getattr(texts, name) else "no" if getattr(usual, name) else ""
     return replace(arguments, **words, at_limit=_stated_action(texts, usual))
 

@@ -17,6 +17,7 @@ from tui.settings.keymap import Keymap
 from tui.settings.keys import KeyContext, keys_of, names_of
 
 if TYPE_CHECKING:
+    from actions.run.state.view import UnusedDevices
     from tui.feeds.services import ConsoleServices
 
 _DAY_SECONDS = 86_400
@@ -24,10 +25,11 @@ _DIGITS = re.compile(r"\d+")
 _DIGITS_LENGTH = 12
 
 
-def unused_text(count: int, of: int, seconds: float, *, answered: int, workers: int) -> str:
+def unused_text(unused: UnusedDevices, now: float) -> str:
     """Format unused accelerators: `3 of 8 accelerators at 0% for 5m12s`, perhaps with `, 7 of 8 workers answered`."""
+    answered, workers = unused.answered, unused.workers
     silent = f", {answered} of {workers} workers answered" if answered < workers else ""
-    return f"{count} of {of} accelerators at 0% for {duration(seconds)}{silent}"
+    return f"{unused.count} of {unused.of} accelerators at 0% for {duration(now - unused.since)}{silent}"
 
 
 def clock_of(at_ns: int) -> str:

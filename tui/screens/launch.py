@@ -7,7 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on, work
+from msgspec.structs import replace
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -77,6 +78,7 @@ if TYPE_CHECKING:  # it imports what asks AWS, after the form is on screen
     from actions.run.doctor.report import DoctorLine
 
 _LAUNCH = (Span(" enter", Tone.ACCENT), Span(" launch  ", Tone.MUTED))
+_FOLD = (Span(" enter", Tone.ACCENT), Span(" show or hide  ", Tone.MUTED))
 _TO_CHANGE = (Span(" ctrl+n", Tone.ACCENT), Span(" what to change  ", Tone.MUTED))
 _HINT = (
     Span("↑ ↓", Tone.ACCENT),
@@ -130,7 +132,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._usual_notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
-        self._checks = LaunchChecks(services.settings, services.clock, self._show_plan)
+        settings = replace(services.settings, target=services.cluster.target)
+        self._checks = LaunchChecks(settings, services.clock, self._show_plan)
         self._checking: Worker[None] | None = None
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")
@@ -262,6 +265,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
 
     async def _confirm(self, bound: Bound, found: Sequence[DoctorLine]) -> bool:
         """Ask whether to launch: the names of the checks that refuse it, the cluster's where it costs, else a yes."""
+        from actions.run.doctor.cluster import is_alone
+
         services, refusing = self._services, [line.check for line in found if line.blocks]
         is_simulated = services.settings.demo is not None or (self._plan is not None and self._plan.is_cost_simulated)
         title = launch_title(self._blueprint, self._plan, is_simulated=is_simulated, is_refused=bool(refusing))
@@ -283,7 +288,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
             lines = warning_lines(found, BODY_COLUMNS) + lines
             lines += cost_lines(self._plan, BODY_COLUMNS) if self._plan else []
             no_limits = () if self._limits.names_any else ("No limits.",)
-            loss = () if self._store_url or is_simulated else (loss_without_store(existing_cluster=self._existing),)
+            lost = loss_without_store(existing_cluster=self._existing, is_alone=is_alone(found))
+            loss = () if self._store_url or is_simulated else (lost,)
             lines += note_lines((*no_limits, *self._usual_notes, *loss), BODY_COLUMNS)
             lines += chosen_lines(
                 self._blueprint, self._values, preset=self._preset, is_existing=self._existing, width=BODY_COLUMNS
@@ -339,9 +345,10 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self.refresh_data()
         self._show_plan()
 
+    @on(events.DescendantFocus)
     def _show_plan(self) -> None:
-        width = self._plan_width
-        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else _LAUNCH), *_HINT)])
+        width, enters = self._plan_width, _FOLD if self._form.is_on_group else _LAUNCH
+        self._hints.show([(*(_TO_CHANGE if self._problem or self._refusal else enters), *_HINT)])
         if self._problem or self._refusal:
             self._lines.show(problem_lines(" ".join(self._problem) or self._refusal, width))
         elif self._plan is not None:

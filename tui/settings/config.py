@@ -21,6 +21,10 @@ DEFAULT = "default"
 """The source of a value that is not set anywhere."""
 
 
+VARIABLES = "EKSML_TUI_"
+"""The beginning of the names of the settings' own environment variables."""
+
+
 class SettingForm(StrEnum):
     """The form of a value in the file."""
 
@@ -72,6 +76,11 @@ class Setting(msgspec.Struct, frozen=True):
         """The name of its value among the options."""
         return self.dest or self.name
 
+    @property
+    def variable(self) -> str:
+        """Its environment variable, which replaces the file's value."""
+        return f"{VARIABLES}{self.name.upper()}"
+
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
@@ -83,6 +92,13 @@ SETTINGS: tuple[Setting, ...] = (
         is_of_cluster=True,
     ),
     Setting("context", SettingForm.TEXT, "The context of the kubeconfig to open", "--context", is_of_cluster=True),
+    Setting(
+        "contexts",
+        SettingForm.WORDS,
+        "Contexts whose clusters are followed at once; all of the kubeconfig: all",
+        "--contexts",
+        is_of_cluster=True,
+    ),
     Setting("namespace", SettingForm.TEXT, "The namespace to start in", "--namespace", is_of_cluster=True),
     Setting(
         "profile", SettingForm.TEXT, "The AWS profile", "--profile", variables=("AWS_PROFILE",), is_of_cluster=True
@@ -127,6 +143,13 @@ SETTINGS: tuple[Setting, ...] = (
         is_inverse=True,
     ),
     Setting("keep_snapshots", SettingForm.FLAG, "Keep nodes and pods on disk for the next start", default=True),
+    Setting(
+        "prometheus",
+        SettingForm.TEXT,
+        "The Service of a Prometheus with the metrics of GPUs, NAMESPACE/NAME:PORT, where it is not found by its pods",
+        default="",
+        is_of_cluster=True,
+    ),
     Setting("bell", SettingForm.FLAG, "Ring the terminal's bell for an alarm", default=True),
     Setting(
         "desktop",
@@ -204,12 +227,12 @@ def config_path() -> Path:
 
 
 def settle(options: Namespace, config: ConfigFile, environment: Mapping[str, str]) -> list[SettingValue]:
-    """Put the values of the file into the options that neither a flag nor the environment has set.
+    """Put values of the file, or of its variables, into the options that no flag and no other variable has set.
 
     Args:
         options: The parsed command line; changed.
-        config: The file.
-        environment: Of the process. What it sets is left to those who read it.
+        config: The file, with the variables of settings.
+        environment: Of the process. What other variables set is left to those who read them.
 
     Returns:
         All settings, with the sources of their values.
@@ -222,7 +245,7 @@ def _settled(setting: Setting, options: Namespace, config: ConfigFile, environme
     if given:
         return SettingValue(setting, not given if setting.is_inverse else given, f"flag {setting.flag}")
     variable = next((name for name in setting.variables if environment.get(name)), "")
-    if variable:
+    if variable and not environment.get(setting.variable):
         return SettingValue(setting, environment[variable], f"environment {variable}")
     is_demo = bool(getattr(options, "demo", False)) and setting.is_of_cluster
     if setting.name in config.values and not is_demo:

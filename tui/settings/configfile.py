@@ -51,6 +51,27 @@ def load_config(path: Path | None = None) -> ConfigFile:
     return ConfigFile(values, {name: f"{file}:{document.position(name)[0]}" for name in values})
 
 
+def with_environment(config: ConfigFile, environment: Mapping[str, str]) -> ConfigFile:
+    """Return the settings of the file, with those that have a variable of their own in its place.
+
+    Args:
+        config: The file.
+        environment: Variables such as `EKSML_TUI_THEME`; values are written as in the file.
+
+    Raises:
+        InputError: A value has a mistake; with the variable.
+    """
+    values, places, mistakes = dict(config.values), dict(config.places), Mistakes()
+    for setting in SETTINGS:
+        if text := environment.get(setting.variable):
+            with mistakes.collected():
+                (document,) = load_documents(f"{setting.name}: {text}".encode(), file=setting.variable)
+                values[setting.name] = _value(document, setting, document.value[setting.name])
+                places[setting.name] = f"environment {setting.variable}"
+    mistakes.require_none()
+    return ConfigFile(values, places)
+
+
 def _value(document: Document, setting: Setting, value: Any) -> Any:
     """Return a value in the form that the options have."""
     read = _READERS[setting.form](document, setting, value)
@@ -152,26 +173,17 @@ def _moment(_document: Document, _setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) and is_moment(value) else None
 
 
-def _watchdog(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import is_watchdog_time
+def _limit(_document: Document, setting: Setting, value: Any) -> str | None:
+    from actions.run.limits.options import IDLE_TIME, WATCHDOG_TIME, minutes_of, percentage
 
-    return value if isinstance(value, str) and is_watchdog_time(value) else None
-
-
-def _idle(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import is_idle_time
-
-    return value if isinstance(value, str) and is_idle_time(value) else None
-
-
-def _percent(_document: Document, _setting: Setting, value: Any) -> str | None:
-    from actions.run.limits.options import percentage
-
+    text = str(value)
     try:
-        percentage(text := str(value))
+        if setting.form is SettingForm.PERCENT:
+            percentage(text)
+            return text
+        return text if minutes_of(text, IDLE_TIME if setting.form is SettingForm.IDLE else WATCHDOG_TIME) else None
     except ConsoleError:
         return None
-    return text
 
 
 _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
@@ -186,7 +198,7 @@ _READERS: Mapping[SettingForm, Callable[[Document, Setting, Any], Any]] = {
     SettingForm.STORE: _home,
     SettingForm.HOURS: _hours,
     SettingForm.MOMENT: _moment,
-    SettingForm.WATCHDOG: _watchdog,
-    SettingForm.IDLE: _idle,
-    SettingForm.PERCENT: _percent,
+    SettingForm.WATCHDOG: _limit,
+    SettingForm.IDLE: _limit,
+    SettingForm.PERCENT: _limit,
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConfigError
 from actions.command.arguments import PaneName
@@ -106,11 +107,13 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         target: The cluster to open.
+        contexts: Contexts whose clusters are followed at once; `target` is of one of them. Empty: one at a time.
         readonly: Refuse every command that would change the cluster or a run.
         blueprint_folders: Folders of blueprint folders; empty for the usual places.
         run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
         store: Place that launched runs are replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone.
+        prometheus: Service of a Prometheus with the metrics of GPUs, `NAMESPACE/NAME:PORT`; empty to look for one.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one, empty for none.
@@ -123,7 +126,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         theme: Name of the theme, one of `tui.settings.THEMES`.
         aliases: Words of the `:` line of the operator's own, and the lines that they stand for.
         filters: Saved filters by name, for `:filter @NAME`.
-        checks_launches: A launch form asks machine, cluster and account for what the launch needs; never in a demo.
+        checks_launches: A launch and its form ask machine, cluster and account; in a demo, no account.
         alarms: The ways by which alarms call the operator.
         limits: The limits that a launch has unless it states others; `None` for none.
         layout_folder: Folder of what is kept of the panes; `None` to keep nothing.
@@ -132,11 +135,13 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     target: ClusterTarget
+    contexts: tuple[str, ...] = ()
     readonly: bool = False
     blueprint_folders: tuple[Path, ...] = ()
     run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     demo: DemoBadge | None = None
     store: str = ""
+    prometheus: str = ""
     region: str = ""
     profile: str = ""
     open_run: str | None = None
@@ -155,6 +160,12 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     layout_folder: Path | None = None
     record: Path | None = None
     write_file: WriteFile = write_file
+
+    @property
+    def targets(self) -> tuple[ClusterTarget, ...]:
+        """The clusters to follow from the start, that of `target` first."""
+        others = (name for name in self.contexts if name != self.target.context)
+        return (self.target, *(replace(self.target, context=name, namespace="") for name in others))
 
     @property
     def first_pane(self) -> PaneName:

@@ -1,10 +1,15 @@
-"""The operator's clipboard, by OSC 52: the terminal sets it, also over SSH."""
+"""The operator's clipboard, by OSC 52: the terminal sets it, also over SSH; and the browser, where there is one."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from actions.base.errors import RefusedError
+from actions.base.process import spawn_detached
 from actions.base.untrusted import redact
 from actions.base.wording import counted
 
@@ -50,3 +55,24 @@ def copy_out(app: Clipboard, clipping: Clipping) -> str:
         )
     app.copy_to_clipboard(text)
     return f"Copied {clipping.title}: {counted(len(text), 'character')}."
+
+
+_OPENER = "open" if sys.platform == "darwin" else "xdg-open"
+_DISPLAY = ("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+
+
+def has_browser() -> bool:
+    """Return whether a browser can be opened in front of the operator: there is a display, and it is not beyond SSH."""
+    is_near = not any(name in os.environ for name in ("SSH_CONNECTION", "SSH_TTY"))
+    has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in _DISPLAY[:2])
+    return is_near and has_display and shutil.which(_OPENER) is not None
+
+
+def open_browser(url: str) -> None:
+    """Open an address in the browser, which outlives the console and writes nothing to its terminal.
+
+    Raises:
+        ToolError: It could not be started.
+    """
+    display = {name: os.environ[name] for name in _DISPLAY if name in os.environ}
+    spawn_detached([_OPENER, url], output=Path(os.devnull), extra_environment=display)

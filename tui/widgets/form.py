@@ -212,7 +212,8 @@ class ParameterForm(Vertical):
         self._groups = [FieldGroup(name, keys, self.entries) for name, keys in folded_keys.items()]
         self._help = Lines(classes="form--help")
         self._current = self._shown[0] if self._shown else None
-        self._is_on_group = False
+        self.is_on_group = False
+        """The heading of a group has the focus, not a field."""
 
     def compose(self) -> ComposeResult:
         """Yield the shown fields, the folded ones, and the help of the current one."""
@@ -268,7 +269,7 @@ class ParameterForm(Vertical):
     @on(events.DescendantFocus)
     def _focus_moved(self, event: events.DescendantFocus) -> None:
         row = next((node for node in event.widget.ancestors if isinstance(node, FieldRow)), None)
-        self._is_on_group = row is None
+        self.is_on_group = row is None
         self._current = row or self._current
         self._explain()
 
@@ -300,7 +301,7 @@ class ParameterForm(Vertical):
     def _explain(self) -> None:
         if self._current is None:
             return
-        text = _ON_GROUP if self._is_on_group else self.entries.explanation(self._current.key)
+        text = _ON_GROUP if self.is_on_group else self.entries.explanation(self._current.key)
         lines = folded(text, max(1, self.size.width - 1))
         rest = " ".join(lines[_HELP_LINES - 1 :])
         shown = [*lines[: _HELP_LINES - 1], rest]

@@ -282,8 +282,10 @@ class LogStatus(LineWidget):
         return self.paint((*self._left, Span("  "), *right), self.size.width)
 
 
-def movement_of(lines: LogLines) -> Cells:
-    """Return whether the end is followed, and how many lines came since it is not."""
+def movement_of(lines: LogLines, *, has_ended: bool = False) -> Cells:
+    """Return whether the end is followed, and how many lines came since it is not; of a log that has ended, where."""
+    if has_ended:
+        return (Span("at the end" if lines.is_following else "above the end", Tone.MUTED),)
     if lines.is_following:
         return (Span("● following", Tone.GOOD),)
     if lines.unseen:
@@ -359,6 +361,8 @@ class LogView(Vertical):
         self._wants_error: bool | None = None
         """The direction of an error that is requested while the scan goes on: down, up, or not at all."""
         self._scan_timer: Timer | None = None
+        self.has_ended = False
+        """No line comes any more."""
 
     def compose(self) -> ComposeResult:
         """Yield the prompt, which lies over the status, lines and status."""
@@ -582,6 +586,6 @@ class LogView(Vertical):
         lines.marks.forget_before(self._buffer.start)
         finds = finds_of(Finds(self._search, self._filter, self._errors), self._current)
         self._status.show(
-            (*movement_of(lines), *marks_of(lines, self._current), *finds),
+            (*movement_of(lines, has_ended=self.has_ended), *marks_of(lines, self._current), *finds),
             holdings_of(self._buffer, lines.options),
         )

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 
-from tui.present.charts.curves import Curve, Mark
+from tui.present.charts.curves import Curve, Mark, TimeAxis
+from tui.present.charts.metrics import MetricChart
 from tui.widgets.plot import PlotView
 
-MOST_PLOTS = 6
-LEAST_COLUMNS, LEAST_ROWS = 44, 10
-"""The size of a plot below which its axes take more room than its curves."""
+MOST_PLOTS = 9
+LEAST_COLUMNS, LEAST_ROWS = 38, 8
+"""The size of a plot below which its axes take more room than its curves: four on a screen of 80 by 24."""
 
 
 class SmallPlot(msgspec.Struct, frozen=True, eq=False):
     """The content of one plot of the grid.
 
     Args:
-        key: Equal for the same chart of the same source, whose zoom and cursor stay.
+        key: Source and chart. Equal for the same ones, whose zoom and cursor stay.
         label: Label of the y axis.
         x_label: Label of the x axis.
         is_by_size: The x axis is a number of bytes.
         curves: The curves.
         marks: The marks.
         version: Equal for the same data.
+        time: The time axis that it can be switched to.
     """
 
-    key: object
+    key: tuple[object, MetricChart]
     label: str
     x_label: str
     is_by_size: bool
     curves: Sequence[Curve]
     marks: Sequence[Mark]
     version: object
+    time: TimeAxis = TimeAxis.CLOCK
 
 
 def shape_of(width: int, height: int, count: int) -> tuple[int, int]:
@@ -47,9 +50,12 @@ def shape_of(width: int, height: int, count: int) -> tuple[int, int]:
 
 
 class PlotGrid(Grid):
-    """Plots in rows; `n` and `p` move the focus, whose keys work on that plot alone.
+    """A page of plots in rows; `n` and `N` move the focus, whose keys work on that plot alone.
 
     The cursor is that of all plots with the same x axis: it stands at the same step in each, with the values there.
+
+    Args:
+        turn: Shows the next page (1) or the one before (-1).
     """
 
     DEFAULT_CSS = """
@@ -59,10 +65,13 @@ class PlotGrid(Grid):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "next_plot(1)", "next plot", id="plots.next", show=False),
         Binding("N", "next_plot(-1)", "previous plot", id="plots.previous", show=False),
+        Binding("pagedown", "turn(1)", "page down", id="plots.page", show=False),
+        Binding("pageup", "turn(-1)", "page up", id="plots.page_before", show=False),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Callable[[int], None]) -> None:
         super().__init__()
+        self._turn = turn
         self._plots: list[PlotView] = []
         """Made when they are first shown: Textual styles every widget anew at each change of the focus."""
         self._keys: list[object] = []
@@ -81,7 +90,7 @@ class PlotGrid(Grid):
             if one.key != self._keys[place]:
                 self._keys[place] = one.key
                 plot.clear()
-            plot.describe(one.label, one.x_label, is_by_size=one.is_by_size)
+            plot.describe(one.label, one.x_label, is_by_size=one.is_by_size, time=one.time)
             plot.show(one.curves, version=one.version, marks=one.marks)
         self._share_cursor()
 
@@ -110,17 +119,30 @@ class PlotGrid(Grid):
 
     @property
     def focused(self) -> PlotView:
-        """The plot that takes the keys: the focused one, else the first."""
-        return next((plot for plot in self._plots if plot.has_focus), self._plots[0])
+        """The plot that takes the keys."""
+        return self._plots[self.place]
 
-    def focus_plot(self) -> None:
-        """Focus the first plot, unless one has the focus."""
-        self._have(1)
-        if not any(plot.has_focus for plot in self._plots):
-            self._plots[0].focus()
+    @property
+    def place(self) -> int:
+        """The place on the page of the plot that takes the keys: the focused one, else the first."""
+        return next((place for place, plot in enumerate(self._plots) if plot.has_focus and plot.display), 0)
+
+    def focus_plot(self, place: int | None = None) -> None:
+        """Focus the plot at a place; without one the first plot, unless one has the focus."""
+        self._have(1 if place is None else place + 1)
+        if place is not None or not any(plot.has_focus and plot.display for plot in self._plots):
+            self._plots[place or 0].focus()
 
     def action_next_plot(self, count: int) -> None:
-        """Move the focus to another plot."""
-        shown = [plot for plot in self._plots if plot.display]
-        at = next((place for place, plot in enumerate(shown) if plot.has_focus), 0)
-        shown[(at + count) % len(shown)].focus()
+        """Move the focus to another plot, over the end of the page to that of the next."""
+        count_here = sum(plot.display for plot in self._plots)
+        to = self.place + count
+        if not 0 <= to < count_here:
+            self._turn(1 if to > 0 else -1)
+            count_here = sum(plot.display for plot in self._plots)
+            to = 0 if to > 0 else count_here - 1
+        self._plots[to].focus()
+
+    def action_turn(self, pages: int) -> None:
+        """Show another page."""
+        self._turn(pages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.engine import answer
-from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, clean_json
+from actions.cluster.diagnose.evidence import Container, Evidence, Log, ObservedState, Pod, clean_json
 from actions.cluster.diagnose.parse_input import evidence_of, log_text
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
 from actions.cluster.kinds import EVIDENCE, KubeKind, kind_of
@@ -33,6 +33,8 @@ _TAIL_LINES = 300
 _MOST_LOGS = 24
 _LOG_BYTES = 1 << 20
 _LOG_SECONDS = 10.0
+_TOGETHER_SECONDS = 300.0
+"""The end of one rank ends the others within so long."""
 
 
 class _LogRequest(msgspec.Struct, frozen=True):
@@ -206,8 +208,13 @@ async def _logs(
     return logs, max((lines[-1].at_ns for lines in read if lines), default=0)
 
 
-def _failing(pods: Iterable[Pod]) -> Iterable[_LogRequest]:
+def _failing(pods: Sequence[Pod]) -> Iterable[_LogRequest]:
+    """Yield the logs of containers that failed; also of one that runs again and had failed with those of other pods."""
+    failed_at = [end.since for pod in pods if not pod.is_fine for one in pod.containers for end in _bad_ends(one)]
     for pod in pods:
+        for container in pod.containers if pod.is_fine else ():
+            if any(abs(end.since - at) < _TOGETHER_SECONDS for end in _bad_ends(container) for at in failed_at):
+                yield _LogRequest(pod, container.name, True)
         for container in () if pod.is_fine else pod.containers:
             has_ended = container.state.kind == "terminated"
             is_open = container.state.kind == "running" and (container.restarts or container.is_init)
@@ -215,6 +222,10 @@ def _failing(pods: Iterable[Pod]) -> Iterable[_LogRequest]:
                 yield _LogRequest(pod, container.name, False)
             if container.restarts or container.state.reason == "CrashLoopBackOff":
                 yield _LogRequest(pod, container.name, True)
+
+
+def _bad_ends(container: Container) -> list[ObservedState]:
+    return [end for end in container.endings if end.exit_code]
 
 
 def _is_running(container: Container) -> bool:

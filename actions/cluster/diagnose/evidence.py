@@ -583,7 +583,7 @@ def job_failure(job: KubeObject) -> tuple[str, str]:
     if deployment in ("Failed", "ValidationFailed") or (deployment == "Complete" and run in ("FAILED", "STOPPED")):
         return str(job.status.get("reason") or run or deployment), str(job.status.get("message") or "")
     phase = (job.status.get("state") or {}).get("phase") if isinstance(job.status.get("state"), dict) else ""
-    if phase in ("Failed", "Aborted", "Terminated"):
+    if phase in ("Failed", "Terminated"):  # one that is aborted was stopped by its user, and can be resumed
         return str(phase), str(job.status["state"].get("message") or "")
     if job.kind == "RayCluster" and job.status.get("state") == "failed":
         reason = str(job.status.get("reason") or "")

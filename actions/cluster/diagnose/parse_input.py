@@ -56,6 +56,8 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     Raises:
         InputError: It is damaged JSON, not a text, or has none of these parts.
     """
+    if not data.strip():
+        raise InputError("It is empty.", file=source, hint="Check that the command before it prints something.")
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -174,24 +174,32 @@ async def suspend_target(session: KubeSession, target: Target, *, is_suspended: 
     return was_suspended is not is_suspended
 
 
+async def stop_target(session: KubeSession, target: Target) -> None:
+    """Have the pods of a job ended and the job kept: suspended, or with no replicas. Raises as `suspend_target`."""
+    row = find_kind(target.resource.kind, target.resource.api_version.rpartition("/")[0])
+    if row is not None and row.suspended_by == _REPLICAS:
+        await scale_target(session, target, 0)
+    else:
+        await suspend_target(session, target, is_suspended=True)
+
+
 _REPLICAS = "spec.replicas"
-_COMMANDS = ApiResource("bus.volcano.sh/v1alpha1", "Command", "commands", is_namespaced=True)
+VOLCANO_COMMANDS = ApiResource("bus.volcano.sh/v1alpha1", "Command", "commands", is_namespaced=True)
 
 
 async def _command(session: KubeSession, target: Target, action: str) -> None:
     """Make the Command by which Volcano's `vcctl` acts on a job; its controller deletes it."""
     known = await identify(session, target)
-    job = {
-        "apiVersion": target.resource.api_version,
-        "kind": target.resource.kind,
-        "name": target.name,
-        "uid": known.uid,
-        "controller": True,
-    }
-    metadata = {"generateName": f"{target.name}-{action.lower()}-", "ownerReferences": [job]}
-    command = {"apiVersion": _COMMANDS.api_version, "kind": _COMMANDS.kind, "metadata": metadata}
-    body = msgspec.json.encode(command | {"target": job, "action": action})
-    await session.request("POST", _COMMANDS.path(target.namespace), body=body)
+    command = volcano_command(target.resource.api_version, target.resource.kind, target.name, known.uid, action)
+    await session.request("POST", VOLCANO_COMMANDS.path(target.namespace), body=msgspec.json.encode(command))
+
+
+def volcano_command(api_version: str, kind: str, name: str, uid: str, action: str) -> Document:
+    """Return the Command that asks Volcano for an action on a job."""
+    job = {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}
+    metadata = {"generateName": f"{name}-{action.lower()}-", "ownerReferences": [job]}
+    command = {"apiVersion": VOLCANO_COMMANDS.api_version, "kind": VOLCANO_COMMANDS.kind, "metadata": metadata}
+    return command | {"target": job, "action": action}
 
 
 async def cordon_node(session: KubeSession, target: Target, *, is_cordoned: bool) -> bool:

@@ -47,6 +47,11 @@ class ExecResult(msgspec.Struct, frozen=True):
     stderr: bytes
     exit_code: int
 
+    @property
+    def text(self) -> str:
+        """Its output; its errors, if that is empty."""
+        return (self.stdout or self.stderr).decode("utf-8", "replace")
+
 
 class _Cause(msgspec.Struct):
     reason: str | None = None

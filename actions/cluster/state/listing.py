@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.clock import SystemClock
-from actions.base.errors import ConsoleError, MissingError
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.executors import beside
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_event, decode_node, decode_pod
@@ -21,15 +21,88 @@ from actions.cluster.state.device_decode import decode_device_claim, decode_slic
 from actions.cluster.state.device_layer import DeviceLayer
 from actions.cluster.state.pod_index import PodIndex
 from actions.cluster.state.store import MOST_SHOWN, HasUid, device_claim_key, newest_of, trim
-from actions.cluster.watch.decoder import ResponseDecoder
-from actions.cluster.watch.json_format import Raw
+from actions.cluster.watch.decoder import RequestedForm
+from actions.cluster.watch.health import SourceHealth
+from actions.cluster.watch.reflector import Raw, Reflector, Sink
 from actions.cluster.watch.served import served_versions
+from actions.cluster.watch.table_format import TableFormat
 from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
-T = TypeVar("T")
 
-PAGE = 500
+_LONGEST_SECONDS = 300.0
+
+
+class ListedResource(msgspec.Struct, Generic[FactT], frozen=True):
+    """A resource as it is listed or followed: its path, and the decoders of its objects."""
+
+    path: str
+    decode: Callable[[Raw], FactT]
+    decode_protobuf: Callable[[Raw], FactT] | None = None
+    trim: Callable[[dict[str, FactT]], None] = lambda _: None
+    form: RequestedForm | None = None
+
+    def reflector(self, session: KubeSession, sink: Sink[FactT], *, labels: str = "") -> Reflector[FactT]:
+        """Return its reflector, the door of the console's own sources; a 403 ends it.
+
+        Args:
+            session: The session with the cluster.
+            sink: The receiver.
+            labels: Label selector, as kubectl's `-l`; empty for all.
+        """
+        return Reflector(
+            session,
+            self.path,
+            decode=self.decode,
+            decode_protobuf=self.decode_protobuf,
+            identify=attrgetter("uid"),
+            sink=sink,
+            label_selector=labels,
+            trim=self.trim,
+            form=self.form,
+            ends_when_forbidden=True,
+        )
+
+
+def node_list(session: KubeSession) -> ListedResource[NodeFacts]:
+    """Return the nodes of a cluster."""
+    return ListedResource(kind_of("Node").list_path(), partial(decode_node, region=session.region))
+
+
+def pod_list(namespace: str = "") -> ListedResource[PodFacts]:
+    """Return the pods of a namespace, or of all."""
+    return ListedResource(kind_of("Pod").list_path(namespace), decode_pod, protopod.decode_pod)
+
+
+def event_list(namespace: str = "") -> ListedResource[EventFacts]:
+    """Return the events of a namespace, or of all; of many the newest."""
+    return ListedResource(kind_of("Event").list_path(namespace), decode_event, trim=trim)
+
+
+async def fetch_labels(
+    session: KubeSession, kind: str, names: Sequence[str], *, namespace: str = "", labels: str = ""
+) -> dict[str, dict[str, str | None]]:
+    """List labels of nodes or pods, which their facts do not have: values by name of the label, by uid.
+
+    Args:
+        session: The session with the cluster.
+        kind: `Node` or `Pod`.
+        names: Of the labels; without any there is no request.
+        namespace: Empty for all.
+        labels: Label selector, as kubectl's `-l`; empty for all.
+
+    Raises:
+        ConsoleError: The server does not answer, or the list is forbidden.
+    """
+    if not names:
+        return {}
+    form = TableFormat(label_names=names)
+    rows = await _listed(
+        session, ListedResource(kind_of(kind).list_path(namespace), form.decode, form=form), labels=labels
+    )
+    return {row.uid: dict(zip(names, row.labels, strict=True)) for row in rows}
+
+
 LeftOut = Callable[[str, int], None]
 """Called with the plural of a kind and the number of its objects that cannot be read, if there are any."""
 
@@ -49,28 +122,33 @@ class ListedNodes(msgspec.Struct, frozen=True):
     unlisted_devices: str = ""
 
 
-async def fetch_nodes(session: KubeSession, *, left_out: LeftOut | None = None) -> ListedNodes:
-    """List nodes, pods as protobuf if the server has it, and devices beside them, page by page.
+async def fetch_nodes(session: KubeSession, *, labels: str = "", left_out: LeftOut | None = None) -> ListedNodes:
+    """List nodes, all pods, and devices beside each other.
 
     Unreadable objects are left out. Devices that may not be listed are not counted.
+
+    Args:
+        session: The session with the cluster.
+        labels: Label selector of the nodes, as kubectl's `-l`; empty for all.
+        left_out: Called for objects that cannot be read.
 
     Raises:
         ConsoleError: The server does not answer, or the list of nodes or pods is forbidden.
     """
-    async with beside(_fetch_devices(session, left_out)) as devices:
-        read = _pages(session, "/api/v1/nodes", partial(decode_node, region=session.region), left_out=left_out)
-        nodes = {node.name: node async for few in read for node in few}
-        index = PodIndex()
-        found: dict[str, PodFacts] = {}
+    async with (
+        beside(_fetch_devices(session, left_out)) as devices,
+        beside(_listed(session, pod_list(), left_out=left_out)) as all_pods,
+    ):
+        read = await _listed(session, node_list(session), labels=labels, left_out=left_out)
+        nodes, index = {node.name: node for node in read}, PodIndex()
+        found = {pod.key: pod for pod in await all_pods}
         layer = DeviceLayer(nodes, index.usage, found)
-        async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod, left_out=left_out):
-            for pod in pods:
-                index.change(pod.key, None, pod)
-                found[pod.key] = pod
+        for key, pod in found.items():
+            index.change(key, None, pod)
         index.update_totals()
         slices, claims, reason = await devices
     _count(layer, slices, claims)
-    nodes |= layer.nodes
+    nodes |= {name: node for name, node in layer.nodes.items() if name in nodes}
     return ListedNodes(tuple(nodes.values()), index.usage | layer.usage, reason)
 
 
@@ -87,11 +165,11 @@ async def _fetch_devices(
         if not versions:
             return [], [], ""
         path = replace(claim_kind, versions=versions).list_path(namespace)
-        claims = [one async for few in _pages(session, path, decode_device_claim, left_out=left_out) for one in few]
+        claims = [*await _listed(session, ListedResource(path, decode_device_claim), left_out=left_out)]
         if namespace and not claims:
             return [], [], ""
         path = replace(kind, versions=versions).list_path()
-        slices = [one async for few in _pages(session, path, decode_slice, left_out=left_out) for one in few]
+        slices = [*await _listed(session, ListedResource(path, decode_slice), left_out=left_out)]
         return slices, claims, ""
     except MissingError:
         return [], [], ""
@@ -103,6 +181,7 @@ async def fetch_pods(
     session: KubeSession,
     namespace: str = "",
     *,
+    labels: str = "",
     left_out: LeftOut | None = None,
     uncounted: Callable[[str], None] = lambda _: None,
 ) -> list[PodFacts]:
@@ -111,16 +190,16 @@ async def fetch_pods(
     Args:
         session: The session with the cluster.
         namespace: Empty for all.
+        labels: Label selector, as kubectl's `-l`; empty for all.
         left_out: Called for objects that cannot be read.
         uncounted: Called with the reason why devices of claims are not counted, or an empty one.
 
     Raises:
         ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
-    path = kind_of("Pod").list_path(namespace)
     async with beside(_fetch_devices(session, left_out, namespace)) as devices:
-        pages = _pages(session, path, decode_pod, protopod.decode_pod, left_out=left_out)
-        pods = {pod.key: pod async for few in pages for pod in few}
+        read = await _listed(session, pod_list(namespace), labels=labels, left_out=left_out)
+        pods = {pod.key: pod for pod in read}
         slices, claims, reason = await devices
     uncounted(reason)
     layer = DeviceLayer({}, {}, pods)
@@ -144,36 +223,37 @@ async def fetch_events(
     Raises:
         ConsoleError: The server does not answer, or the list is forbidden.
     """
-    path = kind_of("Event").list_path(namespace)
-    found: dict[str, EventFacts] = {}
-    async for few in _pages(session, path, decode_event, left_out=left_out):
-        found.update((event.uid, event) for event in few)
-        trim(found)
-    return newest_of(found.values(), most)[::-1]
+    return newest_of(await _listed(session, event_list(namespace), left_out=left_out), most)[::-1]
 
 
-async def _pages(
-    session: KubeSession,
-    path: str,
-    decode: Callable[[Raw], FactT],
-    decode_protobuf: Callable[[Raw], FactT] | None = None,
-    *,
-    left_out: LeftOut | None = None,
-) -> AsyncIterator[list[FactT]]:
-    decoder = ResponseDecoder(
-        path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
-    )
-    query = {"limit": str(PAGE)}
-    pages, uids, unread = PageCount(path, size=PAGE), set[str](), 0
-    while True:
-        page = decoder.page(await session.request("GET", path, query=query, accept=decoder.accept, deadline_seconds=60))
-        few = [found for raw in page.items if (found := decoder.decoded(raw)) is not None]
-        yield few
-        unread += len(page.items) - len(few)
-        if not page.following:
-            break
-        uids.update(found.uid for found in few)
-        await pages.next_page(page.following, held=len(page.items), known=len(uids))
-        query["continue"] = page.following
+class _OneList(Generic[FactT]):
+    """The receiver of one list."""
+
+    def __init__(self) -> None:
+        self.items: Sequence[FactT] = ()
+
+    async def replace(self, items: Sequence[FactT]) -> None:
+        self.items = items
+
+    def upsert(self, item: FactT) -> None:
+        """Nothing is followed."""
+
+    remove = upsert
+
+    def health(self, health: SourceHealth) -> None:
+        """Ignore it: errors are raised."""
+
+
+async def _listed(
+    session: KubeSession, resource: ListedResource[FactT], *, labels: str = "", left_out: LeftOut | None = None
+) -> Sequence[FactT]:
+    """List a resource."""
+    sink = _OneList[FactT]()
+    try:
+        async with asyncio.timeout(_LONGEST_SECONDS):
+            unread = await resource.reflector(session, sink, labels=labels).run_once()
+    except TimeoutError as error:
+        raise UnreachableError(f"The list of {resource.path} does not end.", hint="Check the network.") from error
     if unread and left_out is not None:
-        left_out(path.rpartition("/")[2], unread)
+        left_out(resource.path.rpartition("/")[2], unread)
+    return sink.items

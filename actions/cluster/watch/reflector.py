@@ -19,9 +19,8 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.bounds import OversizeError
+from actions.cluster.bounds import OversizeError, PageCount
 from actions.cluster.http.errors import ApiError, SilenceError
-from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import other_paths
 from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth
@@ -41,6 +40,8 @@ _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
+_FORBIDDEN_SECONDS = 600.0
+"""The longest pause after a missing right: it is an answer, and seldom becomes another one."""
 _EXPIRY_SECONDS = 60.0
 
 
@@ -138,6 +139,7 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff(  # client-go's, of tools/cache/reflector.go
             self._clock, first_seconds=0.8, longest_seconds=30.0, jitter=1.0, peace_seconds=120.0
         )
+        self._refusals = Backoff(self._clock, first_seconds=0.8, longest_seconds=_FORBIDDEN_SECONDS, jitter=1.0)
         self._liveness = liveness or ServerLiveness(self._clock)
         self._served = served
         self._page_size = page_size
@@ -150,6 +152,7 @@ class Reflector(Generic[T]):
         self._version = resume_version
         self._latest: Raw | None = None
         self._skipped = 0
+        self._has_answered = False
         self._expired_at = float("-inf")
         self._current_at = self._clock.monotonic()
         self._health = SourceHealth(Health.SYNCING, "", self._current_at)
@@ -181,6 +184,23 @@ class Reflector(Generic[T]):
                 self._current_at = max(self._current_at, self._liveness.heard_at)  # until now the stream stood
             await self._recover(trouble)
 
+    async def run_once(self) -> int:
+        """Give the sink one list, streamed where the server does that: pages are read one after the other.
+
+        Returns:
+            The number of objects that cannot be read.
+
+        Raises:
+            ConsoleError: It cannot be listed.
+        """
+        try:
+            await self._watch_list(is_followed=False)
+        except ConsoleError as error:
+            if isinstance(error, UnreachableError) and not (self._has_answered or isinstance(error, ApiError)):
+                raise  # nobody is there for pages either
+            await self._list()
+        return self._skipped
+
     async def _wait_until_served(self) -> None:
         """Check that the resource is served by now, over a pooled connection: a stream would make a new one.
 
@@ -211,8 +231,8 @@ class Reflector(Generic[T]):
         listed.version = page.resource_version
         await self._publish(listed)
 
-    async def _watch_list(self) -> None:
-        """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
+    async def _watch_list(self, *, is_followed: bool = True) -> None:
+        """Read the list as a stream, publish it at its end mark, then go on with the same stream if it is followed."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         initial = InitialList[T](self._path, self._decoder, self._identify, self._trim)
         try:
@@ -233,6 +253,8 @@ class Reflector(Generic[T]):
                     if initial.version:
                         patience.reschedule(None)
                         await self._publish(initial)
+                        if not is_followed:
+                            return
                         self._apply(rest)
         except TimeoutError as error:
             self._tries_watch_list = False
@@ -262,6 +284,7 @@ class Reflector(Generic[T]):
         opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=accept)
         async with opening as stream:
             self._decoder.select_format(stream.content_type)
+            self._has_answered = True
             yield stream
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:
@@ -320,7 +343,8 @@ class Reflector(Generic[T]):
         wished = status.retry_after_seconds if status else None
         if isinstance(error, _WatchListIgnoredError) or (status and self._decoder.falls_back(status.code)):
             return
-        if status and status.code == 403 and self._ends_when_forbidden:
+        is_forbidden = status is not None and status.code == 403
+        if is_forbidden and self._ends_when_forbidden:
             self._version, self._latest = "", None
             raise error
         if isinstance(error, SilenceError) and self._version:
@@ -344,14 +368,12 @@ class Reflector(Generic[T]):
             await self._wait_while_missing(error.message)
             return
         elif isinstance(error, AccessError | ConfigError):
-            self._report_state(
-                Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message
-            )
+            self._report_state(Health.FORBIDDEN if is_forbidden else Health.UNAUTHORIZED, error.message)
         elif self._falls_back_to_list():
             return
         else:
             self._report_state(Health.RECONNECTING, error.message)
-        await self._backoff.wait(wished)
+        await (self._refusals if is_forbidden else self._backoff).wait(wished)
 
     async def _wait_while_missing(self, message: str) -> None:
         if self._health.state is not Health.MISSING:  # another version is as missing: nothing has changed
@@ -371,6 +393,7 @@ class Reflector(Generic[T]):
 
     def _report_live(self) -> None:
         self._mark_current()
+        self._refusals.reset()
         if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
             self._report(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
 

@@ -56,6 +56,15 @@ async def served_versions(session: KubeSession, kind: KubeKind) -> tuple[str, ..
     return tuple(version for version in kind.versions if version in served)
 
 
+async def served_groups(session: KubeSession) -> frozenset[str] | None:
+    """Return the groups of the API that the server has; `None` if that cannot be found out."""
+    try:
+        answer = await session.request("GET", "/apis", accept="application/json", deadline_seconds=60)
+        return frozenset(group.name for group in decode_json(answer, _GroupList).groups)
+    except (ConsoleError, msgspec.DecodeError):
+        return None
+
+
 class ServedGroups:
     """The wait of reflectors until the server may have their kind. Used on the session's loop only.
 
@@ -88,17 +97,10 @@ class ServedGroups:
         while True:
             await self._is_wanted.wait()
             await self._clock.sleep(MISSING_SECONDS)
-            self._release(await self._groups())
-
-    async def _groups(self) -> frozenset[str] | None:
-        """Return the groups that there are; `None` if that cannot be found out."""
-        try:
-            answer = await self._session.request("GET", "/apis", accept="application/json", deadline_seconds=60)
-            found = decode_json(answer, _GroupList)
-        except (ConsoleError, msgspec.DecodeError):
-            return None
-        self._liveness.mark_alive()
-        return frozenset(group.name for group in found.groups)
+            groups = await served_groups(self._session)
+            if groups is not None:
+                self._liveness.mark_alive()
+            self._release(groups)
 
     def _release(self, groups: frozenset[str] | None) -> None:
         """End the waits for groups that are there, and all of them if that is not known."""

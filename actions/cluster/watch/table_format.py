@@ -9,7 +9,8 @@ Source: k8s.io/apimachinery `metav1.Table`; k8s.io/apiserver `pkg/endpoints/hand
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -55,6 +56,7 @@ class ObjectRow(msgspec.Struct, frozen=True):
         cells: One value a column, text cleaned.
         created_at: Seconds since the epoch; 0 if unknown.
         is_going: It is being deleted.
+        labels: The values of the labels that were asked for; `None` where it has no such label.
     """
 
     uid: str
@@ -63,6 +65,7 @@ class ObjectRow(msgspec.Struct, frozen=True):
     cells: tuple[Cell, ...]
     created_at: float = 0.0
     is_going: bool = False
+    labels: tuple[str | None, ...] = ()
 
     @property
     def key(self) -> str:
@@ -81,6 +84,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class _Object(msgspec.Struct):
@@ -124,12 +128,16 @@ class TableFormat:
     """The tables of one list and of the watches after it: a `RequestedForm` for a reflector, and its columns.
 
     `columns` are empty until the first answer.
+
+    Args:
+        label_names: Labels that rows have beside the cells.
     """
 
     accept = ACCEPT
 
-    def __init__(self) -> None:
+    def __init__(self, label_names: Sequence[str] = ()) -> None:
         self.columns: tuple[TableColumn, ...] = ()
+        self._label_names = label_names
 
     def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         """Yield whole events from chunks that are cut anywhere."""
@@ -191,6 +199,7 @@ class TableFormat:
             cells=(one_line(metadata.name), "") if cells is None else tuple(_cell(cell) for cell in cells),
             created_at=created,
             is_going=bool(metadata.deletion_timestamp),
+            labels=tuple(_shared((metadata.labels or {}).get(name)) for name in self._label_names),
         )
 
     def _take_columns(self, columns: list[TableColumn] | None, *, is_table: bool) -> None:
@@ -206,6 +215,11 @@ def _metadata_of(item: _Item) -> _Metadata | None:
     if held is not None:
         return held.metadata
     return None if item.kind == "Table" or item.cells is not None else item.metadata
+
+
+def _shared(value: str | None) -> str | None:
+    """Return the value of a label, kept once: many objects have the same."""
+    return None if value is None else sys.intern(one_line(value))
 
 
 def _cell(raw: msgspec.Raw) -> Cell:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from actions.base.clock import Clock
@@ -22,7 +22,7 @@ from actions.run.alarms.send import Message, send
 from actions.run.alarms.ways import SILENCED, AlarmWays
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of, open_alarms
 from actions.run.state.records import AlarmEnded, AlarmKind, AlarmRaised, AlarmSent, Body
-from actions.run.state.view import OVER, AlarmView, RunView, with_troubles
+from actions.run.state.view import OVER, AlarmView, RunView
 
 LOOK_SECONDS = 0.5
 """Pause between two looks at the run."""
@@ -38,7 +38,7 @@ LATE_SECONDS = 3600.0
 """An alarm that is older is not sent: its operator has learned of it otherwise, or too late."""
 CONFIG = "config"
 """The way of an alarm for which the settings could not be read."""
-_OF_RECORDS = frozenset(AlarmKind) - {AlarmKind.PODS, AlarmKind.TRAINING, AlarmKind.CREDENTIALS}
+_OF_RECORDS = frozenset(AlarmKind) - {AlarmKind.PODS, AlarmKind.TRAINING}
 """Kinds whose cause is in the records, so that it is certainly gone when they do not show it."""
 
 
@@ -58,16 +58,8 @@ class AlarmJournal(Protocol):
         ...
 
 
-class AlarmSource(Protocol):
-    """Alarms that neither records nor heartbeat show."""
-
-    async def found(self, view: RunView) -> Iterable[Alarm]:
-        """Return those that there are now. Nothing slow on the loop.
-
-        Raises:
-            ConsoleError: They cannot be read now: what was raised stays.
-        """
-        ...
+Observe = Callable[[RunView], Awaitable[Iterable[Alarm]]]
+"""Returns the alarms that records do not show, or raises a `ConsoleError`: then what was raised stays."""
 
 
 class AlarmCompanion:
@@ -75,8 +67,7 @@ class AlarmCompanion:
 
     Args:
         journal: Of the run.
-        sources: More alarms than those of its records.
-        troubles: Returns what the pods of stages suffer from now, by stage.
+        observe: Nothing slow on the loop.
         ways: Reads how they are sent; called in a thread.
         clock: The machine's.
     """
@@ -86,16 +77,13 @@ class AlarmCompanion:
     def __init__(
         self,
         journal: AlarmJournal,
-        sources: Iterable[AlarmSource],
+        observe: Observe,
         ways: Callable[[], AlarmWays],
         clock: Clock,
-        *,
-        troubles: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._journal = journal
-        self._sources = tuple(sources)
+        self._observe = observe
         self._ways = ways
-        self._troubles = troubles
         self._clock = clock
         self._seen: dict[AlarmName, float] = {}
         """Monotonic seconds at which each cause was there last."""
@@ -125,22 +113,26 @@ class AlarmCompanion:
         self._held_since = now if self._held_since is None else self._held_since
         return now - self._held_since < HELD_SECONDS
 
-    async def look(self) -> None:
-        """Look, after a new record or some seconds: raise what is new, end what is gone, and begin to send."""
+    async def look(self, *, at_once: bool = False) -> None:
+        """Look, after a new record or some seconds: raise what is new, end what is gone, and begin to send.
+
+        Args:
+            at_once: Whatever was written.
+        """
         view = await self._journal.view()
         now, moment = self._clock.now().timestamp(), self._clock.monotonic()
-        if self._looked is not None and self._looked[0] is view and moment - self._looked[1] < CALM_SECONDS:
+        is_looked_at = self._looked is not None and self._looked[0] is view and moment - self._looked[1] < CALM_SECONDS
+        if is_looked_at and not at_once:
             return
         self._looked = view, moment
         known = open_alarms(view)
-        found = {alarm.name: alarm for alarm in alarms_of(with_troubles(view, self._troubles()), now=now)}
+        found = {alarm.name: alarm for alarm in alarms_of(view, now=now)}
         for name in known:
             self._seen.setdefault(name, moment)
-        for source in self._sources:
-            try:
-                found |= {alarm.name: alarm for alarm in await source.found(view)}
-            except ConsoleError:
-                self._seen |= {name: moment for name in known if name.kind not in _OF_RECORDS}
+        try:
+            found |= {alarm.name: alarm for alarm in await self._observe(view)}
+        except ConsoleError:
+            self._seen |= {name: moment for name in known if name.kind not in _OF_RECORDS}
         self._seen |= dict.fromkeys(found, moment)
         for name, alarm in known.items():
             wait = 0.0 if name.kind in _OF_RECORDS or view.state in OVER else GONE_SECONDS

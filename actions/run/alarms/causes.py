@@ -6,7 +6,7 @@ again, that is a new one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from actions.run.limits.rules import LimitName, idle_bill, limit_notices
 from actions.run.paid import paid_by
 from actions.run.state.alarms import DONE, AlarmName, state_alarm
 from actions.run.state.records import AlarmKind
-from actions.run.state.view import Goal, Notice, NoticeKind, RunState, RunView, StageState
+from actions.run.state.view import Goal, Notice, RunState, RunView, StageState
 from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind
 
 CALLING = (
@@ -43,21 +43,20 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 def alarms_of(view: RunView, *, now: float) -> Iterator[Alarm]:
-    """Yield the alarms of a run that its records and its heartbeat show.
+    """Yield the alarms of a run that its records show.
 
     Args:
-        view: The run, with the trouble of its pods.
+        view: The run.
         now: Seconds since the epoch.
     """
     of_state = state_alarm(view)
     if of_state is not None:
         yield Alarm(of_state, _state_text(view, of_state))
-    for notice in view.notices:
-        if notice.kind is NoticeKind.PODS:
-            yield Alarm(AlarmName(AlarmKind.PODS, notice.text.partition(":")[0]), f"Run {view.id}: {notice.text}")
     for notice in limit_notices(view, now):
         kind = next((kind for name, kind in _OF_LIMITS.items() if notice.place.startswith(name)), AlarmKind.LIMIT)
         yield Alarm(AlarmName(kind, notice.place), f"Run {view.id}: {_limit_text(view, notice, kind, now)}")
+    if (of_credentials := credentials_alarm(view, now=now)) is not None:
+        yield of_credentials
 
 
 def _state_text(view: RunView, name: AlarmName) -> str:
@@ -86,28 +85,40 @@ def _limit_text(view: RunView, notice: Notice, kind: AlarmKind, now: float) -> s
     return f"{notice.text} {idle_bill(view, now)}"
 
 
-def training_alarms(run: str, stage: str, found: Sequence[CurveAlarm]) -> Iterator[Alarm]:
-    """Yield the alarms of a log that call an operator.
+class Samples(msgspec.Struct, frozen=True):
+    """The samples of a run or a job at one moment, by its stages at work; the stage of a job is empty.
 
     Args:
-        run: Id of the run, or the name of the job.
-        stage: The stage; empty for a job.
-        found: What is wrong with its curves.
+        title: It, at the begin of sentences: `Run bionemo-1a2b`, `Job pytorchjob/llama`.
+        curves: What is wrong with the curves of its logs.
+        pods: What its pods suffer from.
     """
-    for alarm in found:
-        if alarm.kind in CALLING and not alarm.is_past:
-            place = "/".join(filter(None, (stage, alarm.key)))
-            yield Alarm(AlarmName(AlarmKind.TRAINING, place), f"Run {run}: {alarm.detail}.")
+
+    title: str
+    curves: Mapping[str, Sequence[CurveAlarm]] = {}
+    pods: Mapping[str, str] = {}
 
 
-def credentials_alarm(view: RunView, *, now: float, expires_at: float | None) -> Alarm | None:
+def alarms_in(samples: Samples) -> Iterator[Alarm]:
+    """Yield the alarms on samples: curves that call an operator, and pods that crash or are lost."""
+    for stage, found in samples.curves.items():
+        for one in found:
+            if one.kind in CALLING and not one.is_past:
+                place = "/".join(filter(None, (stage, one.key)))
+                yield Alarm(AlarmName(AlarmKind.TRAINING, place), f"{samples.title}: {one.detail}.")
+    for stage, trouble in samples.pods.items():
+        at_stage = f" at {stage}" if stage else ""
+        yield Alarm(AlarmName(AlarmKind.PODS, stage), f"{samples.title}{at_stage}: {trouble}.")
+
+
+def credentials_alarm(view: RunView, *, now: float) -> Alarm | None:
     """Return the alarm that credentials end before the run may be done; `None` if they do not, or it is over.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
-        expires_at: The end of credentials that nothing renews, in seconds since the epoch; `None` if they do not end.
     """
+    expires_at = view.ends.credentials_end
     left = [stage for stage in view.stages if stage.state not in (StageState.SUCCEEDED, StageState.SKIPPED)]
     needed = sum(stage.expect_high_seconds for stage in left)
     is_over = view.goal is not Goal.FORWARD or view.state is RunState.FAILED

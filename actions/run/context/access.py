@@ -12,6 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import FormatError, MissingError, RefusedError, UnreachableError
 from actions.base.process import user_agent
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession, TokenFactory, require_one_cluster
 from actions.cluster.objects import client as objects
 from actions.cluster.objects.apply import FIELD_MANAGER, ApplyConflictError, apply, create
@@ -74,6 +75,23 @@ class ClusterConnection(msgspec.Struct, frozen=True):
             if any(conflict.owner != FIELD_MANAGER for conflict in error.conflicts):
                 raise
         return await apply(self.session, self.discovery, manifest, force=True)
+
+    async def is_out_of_reach(self, ref: ObjectRef) -> bool:
+        """Return whether an object is outside of namespaces and this user may neither read nor make it.
+
+        Raises:
+            UnreachableError: The cluster does not answer.
+        """
+        try:
+            kind = await self.discovery.find(ref.api_version, ref.kind)
+        except MissingError:
+            return False
+        if kind.is_namespaced:
+            return False
+        group = ref.api_version.rpartition("/")[0]
+        rights = (("get", ref.name), ("create", ""))
+        answers = [await is_allowed(self.session, verb, group, kind.plural, name=name) for verb, name in rights]
+        return answers == [False, False]
 
     async def delete(self, ref: ObjectRef, *, uid: str, version: str) -> bool:
         """Request the deletion of an object, if it has not changed since. Returns whether it existed."""

@@ -23,7 +23,7 @@ from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import find_kind, is_namespaced
 from actions.cluster.objects.client import Discovery, ObjectRef, ref_of
-from actions.cluster.prometheus import PORT, find_prometheus
+from actions.cluster.prometheus import PORT, find_services
 from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.cluster import check_nodes, version_observation
 from actions.run.checks.observation import Observation, failed, passed, unknown
@@ -32,23 +32,21 @@ from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.objects import object_questions
 from actions.run.doctor.report import DoctorLine, Question, line_of
 from actions.run.doctor.room import ROOM_CHECK, ROOM_REMEDY, Room, look_for_room
-from actions.run.doctor.sources import is_there, launch_objects
+from actions.run.doctor.sources import find_installed, is_there, launch_objects
 from actions.run.stages.manifests import all_served
 from actions.run.store.kubernetes import KubernetesStore
 from actions.run.store.lease_object import NAMESPACE
 
 ROLES_FILE = "rbac.yaml"
-LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL = (
-    f"eksml-{name}" for name in ("look", "launch", "prepare", "teardown", "store", "shell")
-)
-IN_ONE_NAMESPACE = frozenset({LAUNCH, SHELL})
-"""The roles that are bound in namespaces."""
+STORE = "eksml-store"
 
 EXPORTERS = "exporters"
 """The stage by which blueprints export the metrics of accelerators."""
-PROMETHEUS_REMEDY = f"Bind {LOOK} in the whole cluster to look for one."
+PROMETHEUS_REMEDY = "Bind eksml-look in the whole cluster to look for one."
 
-LAUNCH_RIGHTS, TEARDOWN_RIGHTS = "rights to launch", "rights to tear down"
+RIGHTS_REMEDY = f"Have an administrator bind roles of assets/{ROLES_FILE}, or name another namespace with -n."
+LAUNCH_RIGHTS, TEARDOWN_RIGHTS, STORE_CHECK = "rights to launch", "rights to tear down", "store in the cluster"
+_ALONE = "The run is on this machine alone"
 _APPLIED_BY = ("get", "create", "patch")
 _AT_ONCE = 8
 _SHOWN = 6
@@ -70,6 +68,22 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 _FOLLOWED_BY = (Right("pods", "list", ""), Right("pods/log", "get", ""))
+_WORKS = {
+    "look at pods and logs": _FOLLOWED_BY,
+    "launch jobs": tuple(Right("jobs", verb, "batch") for verb in _APPLIED_BY),
+    "remove jobs": (Right("jobs", "delete", "batch"),),
+    "open shells and ports": (Right("pods/exec", "create", ""), Right("pods/portforward", "create", "")),
+}
+"""What is done in a namespace; each launch asks for the rights of its own kinds."""
+_CLUSTER_WORKS = {
+    "look at nodes": (Right("nodes", "list", ""),),
+    "look at pods": (Right("pods", "list", ""),),
+    "install operators": (
+        Right("customresourcedefinitions", "create", "apiextensions.k8s.io"),
+        Right("clusterroles", "escalate", "rbac.authorization.k8s.io"),
+    ),
+    "list every kind, as an audit does": (Right("*", "list", "*"),),
+}
 
 
 @cache
@@ -114,22 +128,6 @@ async def missing_rights(
     return [right for right, answer in paired if answer is False], [right for right, answer in paired if answer is None]
 
 
-def rights_observation(missing: Sequence[Right], unasked: Sequence[Right], *, total: int, where: str) -> Observation:
-    """Return the result for one role.
-
-    Args:
-        missing: The rights that were refused.
-        unasked: Those without an answer.
-        total: The number of rights in the role.
-        where: Its scope, for the sentence: `in training`, `in the whole cluster`.
-    """
-    if missing:
-        return failed(f"{len(missing)} of {total} rights are missing {where}: {_listed(missing)}.")
-    if unasked:
-        return unknown(f"The cluster answers no access review: create selfsubjectaccessreviews is refused {where}.")
-    return passed(f"All {total} rights {where}.")
-
-
 def _listed(rights: Iterable[Right]) -> str:
     verbs: dict[str, list[str]] = {}
     for right in rights:
@@ -139,31 +137,36 @@ def _listed(rights: Iterable[Right]) -> str:
     return "; ".join(shown[:_SHOWN]) + more
 
 
-def rights_remedy(role: str, namespace: str) -> str:
-    """Return the command that binds a role, for an administrator of the cluster."""
-    kind = "rolebinding" if namespace else "clusterrolebinding"
-    scope = f" --namespace={namespace}" if namespace else ""
-    return (
-        f"Have an administrator run kubectl apply -f assets/{ROLES_FILE}"
-        f" && kubectl create {kind} USER-{role} --clusterrole={role} --user=USER{scope}"
-    )
+async def check_work(session: KubeSession, namespace: str) -> Observation:
+    """Check what the user may do, in a namespace and in the whole cluster; whoever has one namespace needs no more.
+
+    Raises:
+        UnreachableError: The cluster does not answer.
+    """
+    clauses = []
+    for place, works in ((namespace, _WORKS), ("", _CLUSTER_WORKS)):
+        asked = {work: await missing_rights(session, rights, place) for work, rights in works.items()}
+        if any(unasked for _, unasked in asked.values()):
+            return unknown("The cluster answers no access review.")
+        allowed = [work for work, (missing, _) in asked.items() if not missing]
+        where = f"in {place}" if place else "in the whole cluster"
+        clauses.append(f"{where} {', '.join(allowed) or 'nothing of what is asked'}")
+        if place and next(iter(works)) not in allowed:
+            return failed(f"This user may not {next(iter(works))} {where}.")
+    return passed(f"This user may {'; '.join(clauses)}.")
 
 
-def role_question(session: KubeSession, role: str, namespace: str) -> Question:
-    """Return the question for one of the shipped roles."""
-    bound = NAMESPACE if role == STORE else namespace if role in IN_ONE_NAMESPACE else ""
-    rights = recommended_rights(role)
+class NeededRights(msgspec.Struct, frozen=True):
+    """The rights by which a launch makes what is not there yet, and what it takes for there."""
 
-    async def look() -> Observation:
-        missing, unasked = await missing_rights(session, rights, bound)
-        where = f"in {bound}" if bound else "in the whole cluster"
-        return rights_observation(missing, unasked, total=len(rights), where=where)
-
-    return Question(f"rights of {role}", look, rights_remedy(role, bound))
+    rights: Mapping[str, Sequence[Right]]
+    """By namespace; `""` is the whole cluster."""
+    out_of_reach: Sequence[tuple[Right, str]] = ()
+    """`get` and the name of each object that this user may neither read nor make."""
 
 
-async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) -> dict[str, list[Right]]:
-    """Return the rights by which a launch makes what is not there yet, by namespace; `""` is the whole cluster.
+async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) -> NeededRights:
+    """Return the rights by which a launch makes what is not there yet.
 
     What is there is used as it is, and of what may not be looked at `get` is among them.
 
@@ -171,6 +174,7 @@ async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) ->
         ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
     """
     needed: dict[str, dict[Right, None]] = {}
+    out_of_reach: dict[tuple[Right, str], None] = {}
     for stage in launch.stages:
         manifests = launch_objects(launch, stage)
         optional = stage.where_served if isinstance(stage, ManifestsStage) else ()
@@ -184,26 +188,24 @@ async def needed_rights(connection: ClusterConnection, launch: PlannedLaunch) ->
             ):
                 continue
             plural, is_namespaced = kind
-            if not isinstance(stage, JobStage | PodStage) and await _exists(connection, ref):
-                continue
             group = ref.api_version.rpartition("/")[0]
+            try:
+                if await connection.find(ref) is not None and not isinstance(stage, JobStage | PodStage):
+                    continue
+            except AccessError:
+                if await connection.is_out_of_reach(ref):
+                    out_of_reach[Right(plural, "get", group), ref.name] = None
+                    continue
             found = needed.setdefault(ref.namespace if is_namespaced else "", {})
             found |= dict.fromkeys(Right(plural, verb, group) for verb in _APPLIED_BY)
         if isinstance(stage, JobStage | PodStage):
             needed.setdefault(launch.namespace, {}).update(dict.fromkeys(_FOLLOWED_BY))
-    return {namespace: list(rights) for namespace, rights in needed.items()}
+    return NeededRights({namespace: list(rights) for namespace, rights in needed.items()}, list(out_of_reach))
 
 
 async def _is_installed(connection: ClusterConnection, stage: AnyStage, launch: PlannedLaunch) -> bool:
     try:
-        return await is_there(connection, stage, launch)
-    except AccessError:
-        return False
-
-
-async def _exists(connection: ClusterConnection, ref: ObjectRef) -> bool:
-    try:
-        return await connection.find(ref) is not None
+        return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, launch) is not None
     except AccessError:
         return False
 
@@ -227,7 +229,8 @@ async def check_launch_rights(
         ConsoleError: The cluster does not answer, or an object of the blueprint cannot be rendered.
     """
     asked = {}
-    for namespace, rights in (await needed_rights(connection, launch)).items():
+    needed = await needed_rights(connection, launch)
+    for namespace, rights in needed.rights.items():
         deleted = [Right(right.resource, "delete", right.group) for right in rights if right.verb == "create"]
         asked[namespace] = deleted if is_teardown else rights
     clauses, remedies, unasked = [], [], 0
@@ -244,18 +247,23 @@ async def check_launch_rights(
     if unasked:
         return unknown(f"The cluster answers no access review: {unasked} rights are not known.")
     places = [name or "the whole cluster" for name in asked]
-    return passed(
-        f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
-    )
+    have = f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
+    if needed.out_of_reach and not is_teardown:
+        rights, names = zip(*needed.out_of_reach, strict=True)
+        unread = listed([f"{right.kind} {name}" for right, name in needed.out_of_reach], _SHOWN)
+        remedy = f"Have an administrator look, or run {_grant(rights, '', 'USER-read', names)}"
+        return unknown(f"{have} Taken for there, as this user may neither read nor make it: {unread}.", remedy=remedy)
+    return passed(have)
 
 
-def _grant(missing: Sequence[Right], namespace: str, name: str) -> str:
-    """Return the commands that grant some rights in a namespace or, if it is empty, in the whole cluster."""
+def _grant(missing: Sequence[Right], namespace: str, name: str, names: Sequence[str] = ()) -> str:
+    """Return the commands that grant some rights, on objects of some names, in a namespace or in the whole cluster."""
     verbs = ",".join(dict.fromkeys(right.verb for right in missing))
     kinds = ",".join(dict.fromkeys(right.kind for right in missing))
     role, scope = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
+    of_names = "".join(f" --resource-name={each}" for each in dict.fromkeys(names))
     return (
-        f"kubectl create {role} {name} --verb={verbs} --resource={kinds}{scope}"
+        f"kubectl create {role} {name} --verb={verbs} --resource={kinds}{of_names}{scope}"
         f" && kubectl create {role}binding {name} --{role}={name} --user=USER{scope}"
     )
 
@@ -273,7 +281,12 @@ async def check_store_rights(session: KubeSession, namespace: str) -> Observatio
             return unknown("The cluster answers no access review.")
         if not missing:
             return passed(f"The run is kept in {place} as well.")
-    return passed(f"The run is on this machine alone: this user may not {_listed(missing)} in {namespace}.")
+    return passed(f"{_ALONE}: this user may not {_listed(missing)} in {namespace}.")
+
+
+def is_alone(lines: Iterable[DoctorLine]) -> bool:
+    """Return whether the checks of a launch have found that its run cannot be kept in its cluster."""
+    return any(line.check == STORE_CHECK and line.detail.startswith(_ALONE) for line in lines)
 
 
 class ClusterReach(msgspec.Struct, frozen=True):
@@ -337,8 +350,7 @@ def cluster_questions(
         return []
     scrapes = Question("Prometheus", partial(check_prometheus, session), PROMETHEUS_REMEDY)
     if launch is None:
-        asked = (LOOK, LAUNCH, PREPARE, TEARDOWN, STORE, SHELL)
-        return [*(role_question(session, role, namespace) for role in asked), scrapes]
+        return [Question("rights", partial(check_work, session, namespace), RIGHTS_REMEDY), scrapes]
     connection = ClusterConnection(session, Discovery(session))
     objects = Question(
         "names of objects",
@@ -358,7 +370,7 @@ def cluster_questions(
         room,
         Question(LAUNCH_RIGHTS, partial(check_launch_rights, connection, launch), "", is_blocking=True),
         Question(TEARDOWN_RIGHTS, partial(check_launch_rights, connection, launch, is_teardown=True), ""),
-        Question("store in the cluster", partial(check_store_rights, session, launch.namespace), ""),
+        Question(STORE_CHECK, partial(check_store_rights, session, launch.namespace), ""),
     ]
     exports = any(stage.id == EXPORTERS for stage in launch.stages)
     return [*asked_of, pairs, objects, *([scrapes] if exports else [])]
@@ -424,7 +436,12 @@ async def check_objects(connection: ClusterConnection, launch: PlannedLaunch) ->
         for manifest in launch.objects(stage):
             count += 1
             ref = ref_of(_placed(manifest, launch.namespace))
-            document = await connection.find(ref)
+            try:
+                document = await connection.find(ref)
+            except AccessError:
+                if not await connection.is_out_of_reach(ref):
+                    raise
+                continue
             labels: Mapping[str, Any] = ((document or {}).get("metadata") or {}).get("labels") or {}
             if labels.get(RUN_LABEL):
                 owner = await _owner_of(connection, str(labels[RUN_LABEL]), launch.namespace)
@@ -449,17 +466,22 @@ def _placed(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 
 async def check_prometheus(session: KubeSession) -> Observation:
-    """Look for a Prometheus that runs in the cluster; none is not a failure, as exporters wait for a later one.
+    """Look for a Prometheus in the cluster; none is not a failure, as exporters wait for a later one.
 
     Raises:
-        AccessError: Pods may not be listed.
+        AccessError: Services may not be listed.
         UnreachableError: The cluster does not answer.
     """
-    found = await find_prometheus(session, Discovery(session))
-    way = "a PodMonitor" if found.reads_pod_monitors else "the annotation prometheus.io/scrape"
-    if not found.pods:
-        return passed(f"None runs in the cluster. One installed later finds exporters by {way}.")
-    more = f" and {len(found.pods) - 1} more" if len(found.pods) > 1 else ""
+    discovery = Discovery(session)
+    found = await find_services(session, discovery)
+    try:
+        await discovery.resolve("monitoring.coreos.com/v1", "PodMonitor")
+        way = "a PodMonitor"  # of an operator
+    except MissingError:
+        way = "the annotation prometheus.io/scrape"
+    if not found:
+        return passed(f"None is in the cluster. One installed later finds exporters by {way}.")
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return passed(
-        f"{found.pods[0]}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
+        f"{found[0].title}{more}: eksml-tui forward prometheus opens port {PORT}. It finds exporters by {way}."
     )

@@ -85,9 +85,11 @@ async def examine_launch(
     launch = planned(blueprint, binding, around.target, store=store)
     now = around.clock.now()
     lines = [*_choice_lines(blueprint, binding, now.date()), *await answers(program_questions(launch))]
-    lines += credential_lines(
-        around.caller, now=now, needed_seconds=launch.high_seconds, is_needed=launch.works_in_account
-    )
+    if around.caller.identity is None and not launch.works_in_account:
+        lines.append(line_of("credentials", passed("There are none in AWS, and the launch needs none."), ""))
+    else:
+        seconds = launch.high_seconds
+        lines += credential_lines(around.caller, now=now, needed_seconds=seconds, is_needed=launch.works_in_account)
     if launch.makes_cluster:
         made = f"The run makes {launch.cluster} and is its administrator; the present cluster is not touched."
         lines.append(line_of("cluster", passed(made), ""))

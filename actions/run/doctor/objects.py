@@ -140,7 +140,7 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     found = await launch_objects(connection, launch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(manifest: dict[str, Any]) -> _Answer:
+    async def ask(manifest: dict[str, Any]) -> _Answer | None:
         async with gate:
             return await _ask(connection, manifest, found)
 
@@ -150,7 +150,8 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
             applied[place] = await as_applied(connection, one, launch.namespace)
     makers = [one for one in applied if one["kind"] != "Pod"]  # a job's own dry run makes no pods
     pods = [{"apiVersion": "v1", **group.pod} for group in groups_of(makers, launch.namespace, with_daemons=True)]
-    answers = await asyncio.gather(*map(ask, [*found.objects, *pods]))
+    asked = await asyncio.gather(*map(ask, [*found.objects, *pods]))
+    answers = [one for one in asked if one is not None]
     refused = [one for one in answers if one.refusal]
     if refused:
         more = f" ({len(refused) - 1} more are refused.)" if len(refused) > 1 else ""
@@ -163,7 +164,8 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     return passed(f"The cluster takes {counted(len(answers) - later, 'object')}, the pods included.{rest}")
 
 
-async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer:
+async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer | None:
+    """Return the answer to one object; `None` for one that is out of reach, which the launch does not make."""
     ref = ref_of(manifest)
     group = ref.api_version.rpartition("/")[0]
     if ref.namespace in found.namespaces or _PLACEHOLDER in msgspec.json.encode(manifest).decode():
@@ -176,6 +178,8 @@ async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: L
     try:
         await connection.create(manifest, dry_run=True)
     except ConsoleError as error:
+        if isinstance(error, ApiAccessError) and await connection.is_out_of_reach(ref):
+            return None
         return _judged(error, ref, found)
     return _Answer()
 

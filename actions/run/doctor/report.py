@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
 from actions.base.decoding import json_document
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, RefusedError
 from actions.run.checks.observation import Observation, unknown
 from actions.run.state.records import CheckResult
 
@@ -67,6 +67,26 @@ class Question(msgspec.Struct, frozen=True):
         """
         remedy = hint or self.way or self.remedy if found.result is CheckResult.UNKNOWN else self.remedy
         return line_of(self.check, found, found.remedy or remedy, is_blocking=self.is_blocking)
+
+
+def require_passed(lines: Sequence[DoctorLine], *, waived: Collection[str], waiver: Callable[[str], str]) -> None:
+    """Require that no check refuses a launch, but for those that are waived by their names.
+
+    Args:
+        lines: The checks.
+        waived: Names of checks.
+        waiver: Returns the words by which a person waives some, given their names, separated by commas.
+
+    Raises:
+        RefusedError: Some refuse it.
+    """
+    refusing = [line for line in lines if line.blocks and line.check not in waived]
+    if refusing:
+        said = " ".join(f"{line.check}: {line.detail}" for line in refusing)
+        names = ",".join(line.check for line in refusing)
+        raise RefusedError(
+            f"The launch would fail: {said}", hint=f"{refusing[0].remedy} To launch anyway: {waiver(names)}.".strip()
+        )
 
 
 def has_failed(lines: Sequence[DoctorLine]) -> bool:

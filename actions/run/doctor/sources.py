@@ -18,6 +18,7 @@ from actions.blueprint.render import placeholders_of, stage_manifests
 from actions.blueprint.stages import AnyStage, ImageStage, ManifestsStage, Source, TerraformStage
 from actions.blueprint.terraform_modules import missing_modules, needed_modules
 from actions.cloud.ecr import Repository, fetch_digest, repository_of
+from actions.cluster.objects.client import ref_of
 from actions.run.checks.cluster import operator_refusal
 from actions.run.checks.external import aws_session, check_address
 from actions.run.checks.observation import Observation, failed, passed, unknown
@@ -148,8 +149,19 @@ async def find_installed(
 
 
 async def is_there(connection: ClusterConnection | None, stage: AnyStage, launch: PlannedLaunch) -> bool:
-    """Return whether a cluster has what a stage would install; errors as in `find_installed`."""
-    return isinstance(stage, ManifestsStage) and await find_installed(connection, stage, launch) is not None
+    """Return whether a cluster has what a stage would install, or keeps all of it out of reach: it is taken for there.
+
+    Errors as in `find_installed`.
+    """
+    if not isinstance(stage, ManifestsStage):
+        return False
+    try:
+        return await find_installed(connection, stage, launch) is not None
+    except AccessError:
+        refs = [ref_of(one) for one in launch_objects(launch, stage)]
+        if connection is None or not all([await connection.is_out_of_reach(ref) for ref in refs]):
+            raise
+        return True
 
 
 def launch_objects(launch: PlannedLaunch, stage: AnyStage) -> list[dict[str, Any]]:

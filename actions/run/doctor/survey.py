@@ -34,6 +34,10 @@ SURVEY_SECONDS = 3.0
 """For all checks of one launch together: what has not answered by then is unknown."""
 
 
+LAUNCH_SECONDS = 30.0
+"""For the checks of a launch itself: what refuses it is worth more than a plan's three seconds."""
+
+
 class _Part(IntEnum):
     """The order of the lines."""
 

@@ -13,7 +13,7 @@ from actions.base.errors import ConflictError, ConsoleError
 from actions.base.executors import in_thread
 from actions.cloud.eks import token_factory
 from actions.run.alarms.alarm_companion import AlarmCompanion
-from actions.run.alarms.observed import CredentialsSource, TrainingSource, accelerator_loads
+from actions.run.alarms.run_sampler import RunSampler
 from actions.run.alarms.ways import load_ways
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
@@ -143,18 +143,13 @@ def companions_of(
     """
     current = runner_journal.view_if_readable
     find_users = partial(_users_of, folder, backend, StageRecorder(runner_journal, "", 0))
+    sampler = RunSampler(folder, runner_journal.heartbeat, clock)
     guard = LimitGuard(
-        runner_journal,
-        partial(_fetch_ends, backend),
-        clock,
-        find_users=find_users,
-        read_loads=partial(accelerator_loads, folder, {}),
+        runner_journal, partial(_fetch_ends, backend), clock, find_users=find_users, read_loads=sampler.loads
     )
     access = own_access_of(folder, current, backend, store, clock)
     owner = current().owner or present_operator()
-    sources = (TrainingSource(folder, clock), CredentialsSource(clock))
-    heartbeat = runner_journal.heartbeat
-    alarms = AlarmCompanion(runner_journal, sources, load_ways, clock, troubles=lambda: heartbeat.troubles)
+    alarms = AlarmCompanion(runner_journal, sampler.alarms, load_ways, clock)
     found: list[Companion] = [guard, alarms, Publisher(access, folder, runner_journal, owner, clock)]
     if isinstance(backend, LiveBackend):
         found.append(WatchdogKeeper(runner_journal, partial(_context_of, backend, runner_journal), clock))
@@ -182,10 +177,11 @@ async def _users_of(folder: Path, backend: RunBackend, journal: StageJournal, vi
 
 async def _fetch_ends(backend: RunBackend, view: RunView) -> EndsKnown:
     """Return the ends that the limits of a run refer to."""
-    from actions.run.limits.ends import fetch_ends  # few runs have such limits
+    from actions.run.limits.ends import fetch_ends  # loads boto3
 
     reservation = await in_thread("limits", backend.reservation, view) if view.limits.capacity_end else ""
-    return await fetch_ends(view.limits, view.ends, region=view.cluster.region, reservation=reservation)
+    region, has_account = view.cluster.region, view.account is not None
+    return await fetch_ends(view.limits, view.ends, region=region, reservation=reservation, has_account=has_account)
 
 
 async def accompanied(companion: Companion, clock: Clock, log: Log) -> None:

@@ -11,9 +11,10 @@ from typing import TypeVar
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, JournalError
 from actions.base.guard import require_guard
-from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep_reserve, release_reserve
-from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
-from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError, RecordRow
+from actions.run.journal.folder import RESERVE_BYTES, has_room, keep_reserve, release_reserve
+from actions.run.journal.journal_file import RecordRow
+from actions.run.journal.lease import Heartbeat, forget_starts, release_lease
+from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError, Lease
 from actions.run.state.fold import fold
 from actions.run.state.records import (
     Body,
@@ -100,7 +101,7 @@ class RunnerJournal:
         self._records: list[JournalRecord] = []
         self._folded: tuple[int, RunView] | None = None
         """The run by so many records: companions look at it several times a second."""
-        self._version = -1
+        self._foreign = -1
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
         self._was_locked = False
@@ -136,10 +137,10 @@ class RunnerJournal:
         """Return whether another process, or a task beside the runner's, has written since the last call. Cheap."""
         is_own, self._has_own_news = self._has_own_news, False
         try:
-            version = self._journal.data_version()
+            found = self._journal.foreign_records()
         except JournalUnwritableError:
             return is_own
-        is_new, self._version = version != self._version, version
+        is_new, self._foreign = found != self._foreign, found
         return is_new or is_own
 
     def last_seq(self) -> int:
@@ -236,7 +237,7 @@ class RunnerJournal:
         if has_room(self._folder):
             self._heartbeat.waits_no_more(NoticeKind.DISK_FULL)
             keep_reserve(self._folder)
-            extend_log(self._folder)
+            self._journal.keep_room()
         else:
             self._heartbeat.waits_for(NoticeKind.DISK_FULL)
         self._note_lock(is_locked=self._journal.is_locked())
@@ -291,7 +292,7 @@ class RunnerJournal:
         """Release the reserved space, unless the run goes forward: then it waits until an operator frees some."""
         if not self._records or self._known().goal is Goal.FORWARD or not release_reserve(self._folder):
             return False
-        extend_log(self._folder, by=RESERVE_BYTES // 2)
+        self._journal.keep_room(RESERVE_BYTES // 2)
         return True
 
 

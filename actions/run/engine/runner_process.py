@@ -88,7 +88,7 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
 
     journal = await usable(opened)
     try:
-        await usable(journal.check)
+        await usable(journal.records)
         backend = make_backend(folder, clock)
         try:
             runner_journal = RunnerJournal(journal, lease, clock, heartbeat)

@@ -4,9 +4,9 @@ A block is a small file that is overwritten in place. A temporary file that is r
 block needs none, since all of it was allocated when the file was made. A length and a checksum in front of the content
 show a reader that a write is under way.
 
-Space is reserved twice. The journal's log is made longer than it is, so that records go into blocks that exist already.
-A file of the run's folder takes more of them and is removed when that is not enough, as etcd leaves space for deletions
-when its quota is exceeded.
+Space is reserved twice. The journal's file is longer than its records, so that later ones go into blocks that exist
+already. A file of the run's folder takes more of them and is removed when that is not enough, as etcd leaves space for
+deletions when its quota is exceeded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def runs_folder() -> Path:
 
 def journal_path(folder: Path) -> Path:
     """Return the path of the run's journal."""
-    return folder / "journal.db"
+    return folder / "journal.jsonl"
 
 
 def kubeconfig_path(folder: Path) -> Path:
@@ -81,6 +81,11 @@ def heartbeat_path(folder: Path) -> Path:
 def watched_path(folder: Path) -> Path:
     """Return the block with the reason why the run can only be watched in this folder."""
     return folder / "watched"
+
+
+def lease_path(folder: Path) -> Path:
+    """Return the block with the lease of the runner, written under the journal's lock."""
+    return folder / "lease"
 
 
 def starts_path(folder: Path) -> Path:
@@ -225,8 +230,6 @@ def read_block(path: Path) -> bytes:
 
 
 RESERVE_BYTES = 1 << 20
-LOG_ROOM_BYTES = 512 << 10
-"""Space for some hundred records: more than a teardown writes."""
 _FULL_BYTES = 128 << 10
 _PLENTY_BYTES = 4 * RESERVE_BYTES
 
@@ -252,24 +255,6 @@ def release_reserve(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def extend_log(folder: Path, *, by: int = 0) -> None:
-    """Allocate space in the journal's log for later records. SQLite does not read beyond the last valid frame.
-
-    Called while the journal is open, so that the log exists.
-
-    Args:
-        folder: The run's.
-        by: Bytes to add to its present size, where that gives more than the minimum size.
-    """
-    path = journal_path(folder)
-    log = path.with_name(f"{path.name}-wal")
-    with suppress(OSError):
-        size = log.stat().st_size
-        wanted = max(LOG_ROOM_BYTES, size + by)
-        if size < wanted:
-            _allocate(log, wanted)
 
 
 def _allocate(path: Path, size: int) -> None:

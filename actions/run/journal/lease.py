@@ -8,7 +8,6 @@ for all processes of a boot. A run whose runner dies again and again is not star
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,11 +18,11 @@ from actions.base.backoff import backoff_seconds
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError
-from actions.base.process import ProcessIdentity, boot_id, is_alive, own_identity
+from actions.base.process import ProcessIdentity, boot_id, own_identity
 from actions.base.untrusted import one_line, redact
-from actions.run.journal.folder import heartbeat_path, read_block, starts_path, write_block
-from actions.run.journal.store import LOCK_SECONDS, Journal
-from actions.run.state.view import NoticeKind
+from actions.run.journal.folder import heartbeat_path, lease_path, read_block, starts_path, write_block
+from actions.run.journal.store import LOCK_SECONDS, DiskFullError, Journal, Lease, read_runner_lease
+from actions.run.state.view import NoticeKind, UnusedDevices
 
 BEAT_SECONDS = 2.0
 STALLED_SECONDS = 7.0
@@ -49,6 +48,8 @@ class HeartbeatState(msgspec.Struct, frozen=True):
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     troubles: dict[str, str] = msgspec.field(default_factory=dict)
     """Present trouble of the pods of a stage, by stage id."""
+    unused: UnusedDevices | None = None
+    """Accelerators that are held and not used."""
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
@@ -104,6 +105,10 @@ class Heartbeat:
         line = one_line(redact(text))
         troubles = {name: known for name, known in self._beat.troubles.items() if name != stage}
         self._beat = replace(self._beat, troubles={**troubles, stage: line} if line else troubles)
+
+    def tell_unused(self, found: UnusedDevices | None) -> None:
+        """Set the accelerators that are held and not used."""
+        self._beat = replace(self._beat, unused=found)
 
     @property
     def troubles(self) -> dict[str, str]:
@@ -218,32 +223,6 @@ _GRANTED = ""
 """The token of a lease whose holder was started and has not taken the lease yet."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """The process that may carry out the run."""
-
-    holder: ProcessIdentity
-    token: str
-    taken_at: float
-    """Seconds since the epoch."""
-
-    @property
-    def is_taken(self) -> bool:
-        """True if the holder has begun to carry out the run; until then it was started."""
-        return self.token != _GRANTED
-
-    @property
-    def is_alive(self) -> bool:
-        """True if the holder still runs, in this boot of this machine."""
-        return is_alive(self.holder)
-
-
-def read_runner_lease(connection: sqlite3.Connection) -> Lease | None:
-    """Return the lease as stored, `None` if there is none; its holder may be dead."""
-    return _lease_of(
-        connection.execute("SELECT pid, start_ticks, boot_id, token, taken_at FROM lease WHERE id = 1").fetchone()
-    )
-
-
 def grant_lease(
     path: Path, clock: Clock, start: Callable[[], ProcessIdentity], *, is_asked_for: bool = True
 ) -> ProcessIdentity | None:
@@ -262,12 +241,12 @@ def grant_lease(
     """
     journal = Journal(path, clock)
     try:
-        with journal.transaction() as connection:
-            current = read_runner_lease(connection)
+        with journal.locked():
+            current = read_runner_lease(path.parent)
             if current is not None and current.is_alive:
                 return None
             holder = start()
-            _write(connection, Lease(holder, _GRANTED, clock.now().timestamp()))
+            _write(journal, Lease(holder, _GRANTED, clock.now().timestamp()))
             announce(path.parent, holder, clock)
             note_start(path.parent, clock, is_asked_for=is_asked_for)
     finally:
@@ -286,15 +265,15 @@ def take_runner_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SE
     own = own_identity()
     lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
     try:
-        with journal.transaction() as connection:
-            current = read_runner_lease(connection)
+        with journal.locked():
+            current = read_runner_lease(path.parent)
             is_ours = current is not None and current.holder == own and current.token == _GRANTED
             if current is not None and current.is_alive and not is_ours:
                 raise ConflictError(
                     f"the run {path.parent.name} is already carried out by process {current.holder.pid}.",
                     hint="Watch it with `eksml-tui runs show`.",
                 )
-            _write(connection, lease)
+            _write(journal, lease)
             if not is_ours:  # systemd has started it again
                 note_start(path.parent, clock, is_asked_for=False)
     finally:
@@ -313,23 +292,16 @@ def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
     Returns:
         Whether it was given back. If not, look at the new records first: their writer relies on a living runner.
     """
-    with journal.transaction() as connection:
+    with journal.locked():
         if journal.last_seq() != seen:
             return False
-        connection.execute("DELETE FROM lease WHERE id = 1 AND token = ?", (token,))
+        lease = read_runner_lease(journal.path.parent)
+        if lease is not None and lease.token == token:
+            write_block(lease_path(journal.path.parent), b"")
     return True
 
 
-def _write(connection: sqlite3.Connection, lease: Lease) -> None:
-    holder = lease.holder
-    connection.execute(
-        "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?)",
-        (holder.pid, holder.start_ticks, holder.boot_id, lease.token, lease.taken_at),
-    )
-
-
-def _lease_of(row: tuple[int, int, str, str, float] | None) -> Lease | None:
-    if row is None:
-        return None
-    pid, start_ticks, boot, token, taken_at = row
-    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at)
+def _write(journal: Journal, lease: Lease) -> None:
+    """Write the lease; the caller holds the journal's lock. Its block has its space from the launch on."""
+    if not write_block(lease_path(journal.path.parent), msgspec.json.encode(lease)):
+        raise DiskFullError(journal.path)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -18,10 +16,9 @@ from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.folder import has_room, journal_path
-from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_runner_lease
-from actions.run.journal.schema import require_version
-from actions.run.journal.snapshot import SnapshotReader
-from actions.run.journal.store import records_in, translated
+from actions.run.journal.journal_file import JournalReader
+from actions.run.journal.lease import HeartbeatState, has_crashed_too_often, read_heartbeat
+from actions.run.journal.store import Lease, read_runner_lease
 from actions.run.journal.watched import WatchedOnly, read_watched
 from actions.run.limits.options import short_limits
 from actions.run.limits.rules import limit_notices
@@ -41,6 +38,7 @@ from actions.run.state.view import (
     RunView,
     StageState,
     StageView,
+    UnusedDevices,
     with_troubles,
 )
 
@@ -151,6 +149,7 @@ def _is_stalled(notices: Sequence[Notice]) -> bool:
 
 
 _LONGEST_PATH = 5000
+_TRIES = 20
 _START_SECONDS = 10.0
 """Time in which a request may be in the journal before its writer has started a runner for it."""
 _LIMITS_SECONDS = 5.0
@@ -171,8 +170,7 @@ class RunReader:
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self.folder = folder
         self._clock = clock or SystemClock()
-        self._path = journal_path(folder)
-        self._snapshots = SnapshotReader(self._path)
+        self._journal = JournalReader(journal_path(folder))
         self._watch = RunMonitor(folder, self._clock)
         self._records: list[JournalRecord] = []
         self._lease: Lease | None = None
@@ -186,7 +184,7 @@ class RunReader:
         self._folded: RunView | None = None
         self._near: tuple[Notice, ...] = ()
         self._looked_at = 0.0
-        self._take(only_news=False)
+        self._take()
 
     @property
     def runner_alive(self) -> bool:
@@ -221,7 +219,7 @@ class RunReader:
             return self._poll()
 
     def _poll(self) -> RunView | None:
-        self._take(only_news=True)
+        self._take()
         watched = read_watched(self.folder)
         original = "" if watched is not None and not watched.epoch else self._original()
         lease = self._lease if self._lease is not None and self._lease.is_alive and not original else None
@@ -229,8 +227,9 @@ class RunReader:
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else watched.notes if watched else {}
         troubles = dict(beat.troubles) if beat and lease is not None else watched.troubles if watched else {}
+        unused = beat.unused if beat and lease is not None else None
         is_starting = self._awaits_runner() if lease is None else not (lease.is_taken or _is_stalled(notices))
-        seen = (len(self._records), lease, notices, notes, troubles, watched, is_starting)
+        seen = (len(self._records), lease, notices, notes, troubles, unused, watched, is_starting)
         near, is_same = self._near, seen == self._seen
         if is_same and self._near_limits() == near:
             return None
@@ -254,7 +253,9 @@ class RunReader:
             notices = (*self._left_behind(view), *notices)
         store = view.store or "in its cluster"
         notices = tuple(replace(notice, text=notice.text.replace("{store}", store)) for notice in notices)
-        view = replace(view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting)
+        view = replace(
+            view, state=state_with(view.state, notices), notices=notices, is_starting=is_starting, unused=unused
+        )
         self.newest = with_troubles(_with_notes(view, notes), troubles)
         return self.newest
 
@@ -308,21 +309,16 @@ class RunReader:
         """Release the records."""
         self._records.clear()
 
-    def _take(self, *, only_news: bool) -> None:
-        with translated(self._path):
-            connection = self._snapshots.connect(only_news=only_news)
-            if connection is None:
+    def _take(self) -> None:
+        """Read the new records, and the lease beside them, which was the same before and after."""
+        for _ in range(_TRIES):
+            self._lease = read_runner_lease(self.folder)
+            records, is_other = self._journal.read()
+            if is_other:  # another file has its name: a copy was restored
+                self._records.clear()
+            self._records.extend(records)
+            if read_runner_lease(self.folder) == self._lease:
                 return
-            with closing(connection):
-                self._take_from(connection)
-
-    def _take_from(self, connection: sqlite3.Connection) -> None:
-        require_version(connection, self._path)
-        newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
-        if newest < len(self._records):  # another file has its name: a copy was restored
-            self._records.clear()
-        self._records.extend(records_in(connection, self._path, after=len(self._records)))
-        self._lease = read_runner_lease(connection)
 
 
 def load_run(folder: Path) -> RunView:
@@ -387,6 +383,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Nothing is left but to send its alarms: a crash or a reboot has interrupted that."""
     alarms: tuple[AlarmView, ...] = ()
     """Those that are not acknowledged, and whose cause is there."""
+    unused: UnusedDevices | None = None
+    """See `RunView.unused`."""
     taken_by: str = ""
     """`user@host` of the machine that has taken it over; empty if none has."""
 
@@ -437,6 +435,7 @@ def run_summary(reader: RunReader, view: RunView, now: float) -> RunSummary:
         owner=str(view.owner or ""),
         store=view.store,
         has_runner=reader.runner_alive,
+        unused=view.unused,
         taken_by=reader.watched.who if reader.watched is not None else "",
     )
 

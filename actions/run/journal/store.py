@@ -1,106 +1,40 @@
-"""The journal of one run: an append-only SQLite file, written by the runner and by commands.
-
-POSIX drops all locks that a process holds on a file as soon as the process closes *any* descriptor of that file
-(fcntl(2); "How To Corrupt An SQLite Database File", section 2.2). So a file that SQLite has open here is read through a
-descriptor that is closed after SQLite's last one.
-"""
+"""The journal of one run, written by the runner and by commands: each appends, one at a time, by the file's lock."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-import sqlite3
-import threading
-import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
+from actions.base.decoding import decode_json
 from actions.base.errors import ConflictError, JournalError
-from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesystem, is_read_only
-from actions.base.process import holders_of_locks
+from actions.base.files import (
+    PRIVATE_FILE,
+    filesystem_type,
+    is_network_filesystem,
+    is_read_only,
+    wait_for_lock,
+)
+from actions.base.process import ProcessIdentity, holders_of_locks, is_alive
 from actions.base.readonly import refuse_if_readonly
-from actions.run.journal.folder import has_room, journal_path, release_reserve
-from actions.run.journal.schema import damaged, make_tables, require_version
-from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, decode_body, encode_body, record_kind
+from actions.run.journal.folder import has_room, journal_path, lease_path, read_block, release_reserve
+from actions.run.journal.journal_file import HEAD, JournalFile, RecordRow, damaged, open_journal, record_of
+from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, encode_body, record_kind
 from actions.run.state.view import NoticeKind
 
-FileKey = tuple[int, int]
-"""Device and inode."""
-
-_guard = threading.Lock()
-_connections: Counter[FileKey] = Counter()
-_kept: dict[FileKey, list[int]] = {}
-
-
-def connection_opened(path: Path) -> FileKey:
-    """Note that SQLite opens `path` here, before it does. Give the key to `connection_closed` afterwards.
-
-    Raises:
-        OSError: There is no such file.
-    """
-    with _guard:
-        status = path.stat()
-        key = (status.st_dev, status.st_ino)
-        _connections[key] += 1
-    return key
-
-
-def connection_closed(key: FileKey) -> None:
-    """Note that one of SQLite's connections to the file is closed."""
-    with _guard:
-        _connections[key] -= 1
-        if _connections[key] <= 0:
-            del _connections[key]
-            for descriptor in _kept.pop(key, []):
-                os.close(descriptor)
-
-
-@contextmanager
-def descriptor_of(path: Path) -> Iterator[int]:
-    """Open a descriptor to read `path` with, by `os.pread`; closing it leaves SQLite's locks in place.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
-    with _guard:
-        status = path.stat()
-        free = _kept.get((status.st_dev, status.st_ino))
-        descriptor = free.pop() if free else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        with _guard:
-            status = os.fstat(descriptor)
-            key = (status.st_dev, status.st_ino)
-            if key in _connections:
-                _kept.setdefault(key, []).append(descriptor)
-            else:
-                os.close(descriptor)
-
-
-MOST_RECORDS = 50_000
-"""A run of a month has some hundred: a journal with more is not one, and takes minutes and gigabytes to read."""
 LOCK_SECONDS = 10.0
 """Time that an operator's command waits for another process to release the journal's lock."""
-_CHECKPOINT_PAGES = 64
-"""Pages in the log after which they are copied into the database, so that the space reserved in the log is reused."""
-
-
-class RecordRow(NamedTuple):
-    """One row of the table of records, its body as the text that is stored."""
-
-    seq: int
-    at: float
-    writer: str
-    kind: str
-    stage: str
-    attempt: int
-    json: str
+ROOM_BYTES = 512 << 10
+"""Space behind the records for some hundred more: more than a teardown writes."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ENCODER = msgspec.json.Encoder()
 
 
 class JournalUnwritableError(JournalError):
@@ -130,7 +64,7 @@ class JournalLockedError(JournalUnwritableError):
     """Another process holds the journal's lock."""
 
     def __init__(self, path: Path, seconds: float) -> None:
-        names = holders_of_locks([path, path.with_name(f"{path.name}-shm")])
+        names = holders_of_locks([path])
         who = f" by {names[0]}" if names else " by another process"
         waited = f" for more than {seconds:.0f} s" if seconds >= 1 else ""
         super().__init__(
@@ -140,50 +74,83 @@ class JournalLockedError(JournalUnwritableError):
         )
 
 
+class Lease(msgspec.Struct, frozen=True):
+    """The process that may carry out the run. Written under the journal's lock, as a block beside it."""
+
+    holder: ProcessIdentity
+    token: str
+    """Empty for a holder that was started and has not taken the lease yet."""
+    taken_at: float
+    """Seconds since the epoch."""
+
+    @property
+    def is_taken(self) -> bool:
+        """True if the holder has begun to carry out the run; until then it was started."""
+        return bool(self.token)
+
+    @property
+    def is_alive(self) -> bool:
+        """True if the holder still runs, in this boot of this machine."""
+        return is_alive(self.holder)
+
+
+def read_runner_lease(folder: Path) -> Lease | None:
+    """Return the lease as stored, `None` if there is none; its holder may be dead."""
+    with suppress(msgspec.MsgspecError):
+        return decode_json(read_block(lease_path(folder)), Lease)
+    return None
+
+
 def create_journal(path: Path, created: Created, clock: Clock) -> None:
     """Create a journal with its first record.
 
     Raises:
         JournalError: It exists, or lies on a file system that is not safe for it.
     """
-    refuse_network_filesystem(path.parent)
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
-    except OSError as error:
-        raise JournalError(f"{path} cannot be created: {error.strerror}.") from error
-    with translated(path), closing(_connect(path, LOCK_SECONDS)) as connection:
-        make_tables(connection, created.run_id)
+    _create(path)
     journal = Journal(path, clock)
     journal.append(created)
     journal.close()
 
 
-def copy_rows(path: Path, run_id: str, rows: Sequence[RecordRow]) -> None:
+def copy_rows(path: Path, rows: Sequence[RecordRow]) -> None:
     """Add rows of a run's journal to a copy of it, which is made if there is none. Blocking disk I/O.
 
     Args:
         path: The copy.
-        run_id: The run.
         rows: Consecutive; the first one follows the last one of the copy.
 
     Raises:
         JournalError: The copy cannot be written, or the rows do not follow its last one.
     """
+    if not path.exists():
+        _create(path)
+    journal = Journal(path, SystemClock())
+    try:
+        with journal.locked():
+            last = journal.last_seq()
+            if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
+                raise damaged(path, f"the records that are to follow {last} do not")
+            journal.write(rows)
+    finally:
+        journal.close()
+
+
+def _create(path: Path) -> None:
     refuse_network_filesystem(path.parent)
-    with translated(path, LOCK_SECONDS), closing(_connect(path, LOCK_SECONDS)) as connection:
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            make_tables(connection, run_id)
-        require_version(connection, path)
-        connection.execute("BEGIN IMMEDIATE")
-        last = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
-        if [row.seq for row in rows] != list(range(last + 1, last + 1 + len(rows))):
-            raise damaged(path, f"the records that are to follow {last} do not")
-        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        connection.execute("COMMIT")
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise JournalError(f"{path} cannot be created: {error.strerror}.") from error
+    try:
+        with _translated(path):
+            os.write(descriptor, HEAD)
+    finally:
+        os.close(descriptor)
 
 
 def refuse_network_filesystem(folder: Path) -> None:
-    """Refuse a folder whose file system cannot share memory between processes, which the journal needs.
+    """Refuse a folder whose file system does not keep locks and appends of several processes apart.
 
     Raises:
         JournalError: With the remedy as its hint.
@@ -212,25 +179,17 @@ class Journal:
         JournalError: It does not exist, is damaged, or has another version.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        clock: Clock,
-        *,
-        fence: str = "",
-        lock_seconds: float = LOCK_SECONDS,
-    ) -> None:
+    def __init__(self, path: Path, clock: Clock, *, fence: str = "", lock_seconds: float = LOCK_SECONDS) -> None:
         self.path = path
         self._clock = clock
         self._fence = fence
         self._lock_seconds = lock_seconds
-        _require_content(path)
-        self._key = connection_opened(path)
-        self._forget = weakref.finalize(self, connection_closed, self._key)
-        with translated(path, lock_seconds):
-            self.connection = _connect(path, lock_seconds)
+        self._file = JournalFile(path)
+        self._own = 0
+        with _translated(path):
+            self._descriptor = open_journal(path, os.O_RDWR)
             try:
-                require_version(self.connection, path)
+                self._file.take(self._descriptor)
             except BaseException:
                 self.close()
                 raise
@@ -245,15 +204,32 @@ class Journal:
         """
         at = self._clock.now().timestamp()
         writer = self._fence or OPERATOR
-        with self.transaction() as connection:
+        with self.locked():
             if self._fence:
-                self._check_fence(connection)
+                self.require_lease()
             seq = self.last_seq() + 1
-            connection.execute(
-                "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (seq, at, writer, record_kind(body), stage, attempt, encode_body(body)),
-            )
+            self.write([RecordRow(seq, at, writer, record_kind(body), stage, attempt, encode_body(body))])
         return JournalRecord(seq, at, writer, stage, attempt, body)
+
+    def write(self, rows: Sequence[RecordRow]) -> None:
+        """Write the next rows; the caller holds the lock. They are on disk when this returns.
+
+        Raises:
+            JournalUnwritableError: Nothing was written.
+        """
+        with _translated(self.path):
+            unfinished = self._file.take(self._descriptor)  # of a writer that was killed, or of a loss of power
+            _write_whole(self._descriptor, bytes(len(unfinished)), self._file.end)
+            data = b"".join(map(line_of, rows))
+            try:
+                _write_whole(self._descriptor, data, self._file.end)
+                os.fdatasync(self._descriptor)
+            except BaseException:
+                with suppress(OSError):  # by zeros: to cut the file would give its reserved space away
+                    _write_whole(self._descriptor, bytes(len(data)), self._file.end)
+                raise
+            self._file.take(self._descriptor)
+        self._own += len(rows)
 
     def records(self, after: int = 0) -> list[JournalRecord]:
         """Return all records with a number above `after`, oldest first.
@@ -261,51 +237,42 @@ class Journal:
         Raises:
             JournalError: One is missing or cannot be read.
         """
-        with translated(self.path, self._lock_seconds):
-            return records_in(self.connection, self.path, after=after)
+        with _translated(self.path):
+            self._file.take(self._descriptor)
+            return [record_of(self.path, row) for row in self._file.rows(self._descriptor, after)]
 
     def rows(self, after: int = 0, *, limit: int = 1000) -> list[RecordRow]:
         """Return at most `limit` rows with a number above `after`, oldest first, with their bodies as stored.
 
         Raises:
-            JournalUnwritableError: The journal is locked.
+            JournalError: One is missing or cannot be read.
         """
-        with translated(self.path, self._lock_seconds):
-            found = self.connection.execute(
-                "SELECT seq, at, writer, kind, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq LIMIT ?",
-                (after, limit),
-            )
-            return [RecordRow(*row) for row in found]
+        with _translated(self.path):
+            self._file.take(self._descriptor)
+            return self._file.rows(self._descriptor, after, limit)
 
     def last_seq(self) -> int:
         """Return the number of the newest record; 0 if there is none."""
-        with translated(self.path, self._lock_seconds):
-            return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
+        with _translated(self.path):
+            self._file.take(self._descriptor)
+        return self._file.last_seq
 
-    def data_version(self) -> int:
-        """Return a number that changes when another connection has written."""
-        with translated(self.path, self._lock_seconds):
-            return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+    def foreign_records(self) -> int:
+        """Return how many records others have written, here or before."""
+        return self.last_seq() - self._own
 
     def is_locked(self) -> bool:
         """Return whether another process holds the write lock at this moment."""
-        self.connection.execute("PRAGMA busy_timeout = 0")
-        try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            self.connection.execute("ROLLBACK")
-        except sqlite3.OperationalError as error:
-            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-        finally:
-            self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
+        if not wait_for_lock(self._descriptor, 0.0):
+            return True
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         return False
 
     def is_in_place(self) -> bool:
         """Return whether the open file is still the one at its path: neither deleted nor replaced."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._key
+        with suppress(OSError):
+            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+        return False
 
     def require_lease(self, *, or_none: bool = False) -> None:
         """Require that the lease is still the one that this process writes under.
@@ -316,134 +283,73 @@ class Journal:
         Raises:
             ConflictError: Another runner has taken it.
         """
-        with translated(self.path, self._lock_seconds):
-            self._check_fence(self.connection, or_none=or_none)
-
-    def check(self) -> None:
-        """Read the whole file.
-
-        Raises:
-            JournalError: It is damaged.
-        """
-        with translated(self.path, self._lock_seconds):
-            answer = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if answer != "ok":
-            raise damaged(self.path, str(answer))
-        self.records()
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open one write transaction: all or nothing, durable at the end."""
-        with translated(self.path, self._lock_seconds):
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
-                raise
-
-    def close(self) -> None:
-        """Close the file."""
-        self.connection.close()
-        self._forget()
-
-    def _check_fence(self, connection: sqlite3.Connection, *, or_none: bool = False) -> None:
-        row = connection.execute("SELECT token FROM lease WHERE id = 1").fetchone()
-        if row is None and or_none:
-            return
-        if row is None or row[0] != self._fence:
+        lease = read_runner_lease(self.path.parent)
+        if (lease is None and not or_none) or (lease is not None and lease.token != self._fence):
             raise ConflictError(f"another runner has taken over {self.path.parent.name}.")
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the journal and of the lease beside it.
 
-def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[JournalRecord]:
-    """Return the records of an open journal with a number above `after`, oldest first.
-
-    Raises:
-        JournalError: One is missing or cannot be read, or there are more than a run writes.
-    """
-    rows = connection.execute(
-        "SELECT seq, at, writer, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq", (after,)
-    )
-    found: list[JournalRecord] = []
-    for expected, (seq, at, writer, stage, attempt, text) in enumerate(rows, start=after + 1):
-        if seq != expected:
-            raise damaged(path, f"record {expected} is missing")
-        if seq > MOST_RECORDS:
-            raise damaged(path, f"it has more than {MOST_RECORDS} records, which no run writes")
+        Raises:
+            JournalLockedError: Another process holds it.
+        """
+        with _translated(self.path):
+            if not wait_for_lock(self._descriptor, self._lock_seconds):
+                raise JournalLockedError(self.path, self._lock_seconds)
         try:
-            found.append(JournalRecord(seq, at, writer, stage, attempt, decode_body(text)))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise damaged(path, f"record {seq} cannot be read ({error})") from error
-    return found
+            yield
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def keep_room(self, least: int = ROOM_BYTES) -> None:
+        """Reserve space for later records behind the newest one, if the disk has it, and no one is writing.
+
+        By zeros: blocks that have content already are flushed faster than those that get their first.
+        """
+        if wait_for_lock(self._descriptor, 0.0):
+            with suppress(OSError):
+                size = os.fstat(self._descriptor).st_size
+                if size < self._file.end + least // 2:
+                    _write_whole(self._descriptor, bytes(self._file.end + least - size), size)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the file; a runner gives the reserved space back."""
+        if self._fence and self._file.end and wait_for_lock(self._descriptor, 0.0):
+            with suppress(OSError, JournalError):
+                self._file.take(self._descriptor)
+                os.ftruncate(self._descriptor, self._file.end)
+        os.close(self._descriptor)
+
+
+def line_of(row: RecordRow) -> bytes:
+    """Return a row as its line of a journal."""
+    return _ENCODER.encode(row) + b"\n"
+
+
+def _write_whole(descriptor: int, data: bytes, place: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, place)
+        data, place = data[written:], place + written
 
 
 @contextmanager
-def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
-    """Convert SQLite's errors to ours.
-
-    Args:
-        path: The journal.
-        lock_seconds: Time that SQLite waits for a lock.
-    """
+def _translated(path: Path) -> Iterator[None]:
+    """Convert the errors of the system's calls to ours."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise _unwritable(path, error, lock_seconds) from error
-    except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:  # its texts and numbers may be anything
-        raise damaged(path, str(error)) from error
-
-
-def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float) -> JournalError:
-    if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is not UTF-8
-        return damaged(path, str(error))
-    code = error.sqlite_errorcode & 0xFF
-    if code == sqlite3.SQLITE_INTERRUPT:
-        return damaged(path, "it takes too long to be read")
-    if code == sqlite3.SQLITE_FULL:
-        return DiskFullError(path)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
-        return JournalLockedError(path, lock_seconds)
-    if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-        return JournalError(f"{path}: {error}.", hint="Check the folder's rights and the disk.")
-    if is_read_only(path.parent):
-        return JournalUnwritableError(
-            f"{path} lies on a file system that is mounted read-only; nothing was written.", NoticeKind.READ_ONLY
-        )
-    if not has_room(path.parent):
-        return DiskFullError(path)
-    return JournalUnwritableError(
-        f"{path}: {error}; nothing was written.",
-        NoticeKind.READ_ONLY,
-        hint="Check the folder's rights and the disk.",
-    )
-
-
-def _require_content(path: Path) -> None:
-    """Refuse what SQLite would open: it makes a database of an empty file, and waits for a pipe."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError as error:
-        raise JournalError(f"{path} does not exist.", hint="Name an existing run.") from error
     except OSError as error:
-        raise JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check its rights.") from error
-    if not path.is_file():
-        raise JournalError(f"{path} is not a file.", hint="Move it away.")
-    if not size:
-        raise damaged(path, "it is empty")
-
-
-def _connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=lock_seconds, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        if is_read_only(path.parent):
+            message = f"{path} lies on a file system that is mounted read-only; nothing was written."
+            raise JournalUnwritableError(message, NoticeKind.READ_ONLY) from error
+        if error.errno in _FULL or not has_room(path.parent):
+            raise DiskFullError(path) from error
+        raise JournalUnwritableError(
+            f"{path}: {error.strerror}; nothing was written.",
+            NoticeKind.READ_ONLY,
+            hint="Check the folder's rights and the disk.",
+        ) from error
 
 
 T = TypeVar("T")

@@ -16,21 +16,25 @@ UNNAMED_CREDENTIALS = "The end of the AWS credentials is not known: a program ma
 NO_RESERVATION = "The run names no capacity reservation, so no end of a capacity block is known."
 
 
-async def fetch_ends(limits: Limits, known: EndsKnown, *, region: str, reservation: str) -> EndsKnown:
+async def fetch_ends(
+    limits: Limits, known: EndsKnown, *, region: str, reservation: str, has_account: bool = False
+) -> EndsKnown:
     """Return the ends that the limits of a run refer to. An end that cannot be fetched now stays as it was known.
 
     Args:
-        limits: Only what these refer to is fetched.
+        limits: Only what these refer to is fetched, and said to be missing.
         known: As found before.
         region: Of the run.
         reservation: Id of the run's capacity reservation; empty for none.
+        has_account: The run works in an account: the end of its credentials is an alarm, too.
     """
     missing: list[str] = []
     credentials = capacity = None
     session = AwsSession(region=region, threads=1)
     try:
-        if limits.credentials_end:
-            credentials = await _credentials_end(session, known.credentials_end, missing)
+        if limits.credentials_end or has_account:
+            unsaid = missing if limits.credentials_end else []
+            credentials = await _credentials_end(session, known.credentials_end, unsaid)
         if limits.capacity_end:
             capacity = await _capacity_end(session, reservation, known.capacity_end, missing)
     finally:

@@ -14,7 +14,8 @@ import msgspec
 from actions.run.limits.rules import IDLE_NEAR_SHARE
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.records import IdleKnown
-from actions.run.state.view import RunView, StageState
+from actions.run.state.view import UNUSED_SECONDS, RunView, StageState, UnusedDevices
+from actions.telemetry.tools.devices import read_devices
 
 FRESH_SECONDS = 60.0
 """A sample that is older says nothing about now."""
@@ -36,6 +37,35 @@ class PodLoad(msgspec.Struct, frozen=True):
     at: float
     loads: tuple[float | None, ...] = ()
     error: str = ""
+
+
+def load_in(text: str, at: float) -> PodLoad:
+    """Return the loads in what a tool printed at a time, or in the reason that it gave no answer."""
+    reading = read_devices(text)
+    return PodLoad(at, tuple(device.load_pct for device in reading.devices), reading.error)
+
+
+class ZeroMeter:
+    """The meter of single devices that stand still, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int], float] = {}
+
+    def look(self, loads: Mapping[str, PodLoad], now: float) -> UnusedDevices | None:
+        """Return the devices that are unused; `None` if there are none.
+
+        Args:
+            loads: The newest of each pod of the stages at work.
+            now: Seconds since the epoch.
+        """
+        fresh = {pod: load for pod, load in loads.items() if now - load.at <= FRESH_SECONDS}
+        zeros = {
+            (pod, place): load.at for pod, load in fresh.items() for place, pct in enumerate(load.loads) if pct == 0
+        }
+        self._since = {device: self._since.get(device, at) for device, at in zeros.items()}
+        long = [since for since in self._since.values() if now - since >= UNUSED_SECONDS]
+        measured = [load.loads for load in fresh.values() if load.loads]
+        return UnusedDevices(len(long), sum(map(len, measured)), max(long), len(measured), len(fresh)) if long else None
 
 
 class IdleMeter:

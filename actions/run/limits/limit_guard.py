@@ -12,7 +12,7 @@ from typing import Protocol
 from actions.base.clock import Clock
 from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.limits.rules import LimitName, is_due_again, reached_limit, reached_text
-from actions.run.state.records import Body, EndsKnown, LimitAction, LimitReached, RequestKind, RunRequest
+from actions.run.state.records import Body, EndsKnown, LimitAction, LimitReached, Limits, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunView
 
 LOOK_SECONDS = 15.0
@@ -74,7 +74,8 @@ class LimitGuard:
         self._read_loads = read_loads
         self._meter = IdleMeter()
         self._clock = clock
-        self._fetched_at: float | None = None
+        self._fetched: tuple[Limits, float] | None = None
+        """The limits for which ends were fetched, and the monotonic second."""
 
     async def accompany(self) -> None:
         """Look at the limits until cancelled."""
@@ -91,9 +92,10 @@ class LimitGuard:
         if view.limit_due is not None:
             await self._request(view)
             return
+        view = await self._with_ends(view)
         if not view.limits.is_set:
             return
-        view = await self._with_idle(await self._with_ends(view))
+        view = await self._with_idle(view)
         now = self._clock.now().timestamp()
         reached = reached_limit(view, now)
         if reached is not None:
@@ -104,14 +106,13 @@ class LimitGuard:
             await self._journal.write_at_limit(RunRequest(_REQUESTS[view.limits.action]))
 
     async def _with_ends(self, view: RunView) -> RunView:
-        """Return the run with the ends that its limits refer to, fetched again if they are old."""
-        if not (view.limits.credentials_end or view.limits.capacity_end):
+        """Return the run with the ends of its account's credentials and of what its limits refer to, if old fetched."""
+        if view.account is None and not (view.limits.credentials_end or view.limits.capacity_end):
             return view
         now = self._clock.monotonic()
-        is_fresh = self._fetched_at is not None and now - self._fetched_at < ENDS_SECONDS
-        if is_fresh and not _refers_to_more(view):
+        if self._fetched is not None and self._fetched[0] == view.limits and now - self._fetched[1] < ENDS_SECONDS:
             return view
-        self._fetched_at = now
+        self._fetched = view.limits, now
         ends = await self._fetch_ends(view)
         if ends == view.ends:
             return view
@@ -140,11 +141,3 @@ class LimitGuard:
 
 
 _REQUESTS = {LimitAction.PARK: RequestKind.PARK, LimitAction.TEARDOWN: RequestKind.TEARDOWN}
-
-
-def _refers_to_more(view: RunView) -> bool:
-    """Return whether the limits refer to an end of which nothing is known, as after new limits."""
-    ends, limits = view.ends, view.limits
-    wanted = sum((limits.credentials_end, limits.capacity_end))
-    found = sum((ends.credentials_end is not None, ends.capacity_end is not None, len(ends.missing)))
-    return found < wanted

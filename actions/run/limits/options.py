@@ -31,8 +31,7 @@ HOLDS_WITHOUT = (
     "The watchdog is not in the cluster now: it is there while jobs of the run hold accelerators."
 )
 _LONGEST_HOURS = 24 * 366
-_LEAST_WATCHDOG_MINUTES, _MOST_WATCHDOG_MINUTES = 10, 7 * 24 * 60
-_LEAST_IDLE_MINUTES = 5
+_MOST_MINUTES = 7 * 24 * 60
 _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,3})?) ?%?")
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5}(?:\.\d{1,3})?)h)?(?:(\d{1,6})m)?")
@@ -76,25 +75,14 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, at_limit="", below="") != LimitTexts()
 
 
+FLAGS = frozenset({"before_credentials_end", "before_capacity_end"})
+"""The fields of `LimitTexts` that are no texts."""
+
+
 def with_usual(texts: LimitTexts, usual: LimitTexts | None) -> LimitTexts:
     """Return the limits of a launch: what was not typed is as in the settings."""
-    if usual is None:
-        return texts
-    return LimitTexts(
-        until=texts.until or usual.until,
-        budget=texts.budget or usual.budget,
-        max_hourly=texts.max_hourly or usual.max_hourly,
-        before_credentials_end=_first(texts.before_credentials_end, usual.before_credentials_end),
-        before_capacity_end=_first(texts.before_capacity_end, usual.before_capacity_end),
-        idle=texts.idle or usual.idle,
-        below=texts.below or usual.below,
-        at_limit=texts.at_limit or usual.at_limit,
-        watchdog=texts.watchdog or usual.watchdog,
-    )
-
-
-def _first(typed: bool | None, usual: bool | None) -> bool | None:
-    return usual if typed is None else typed
+    typed = {name: value for name in texts.__struct_fields__ if (value := getattr(texts, name)) not in ("", None)}
+    return replace(usual or texts, **typed)
 
 
 def require_limit(texts: LimitTexts, limits: Limits) -> None:
@@ -142,13 +130,13 @@ def limits_of(texts: LimitTexts, *, now: datetime, known: Limits | None = None) 
     if texts.before_capacity_end is not None:
         limits = replace(limits, capacity_end=texts.before_capacity_end)
     if texts.idle:
-        limits = replace(limits, idle_minutes=idle_minutes(texts.idle))
+        limits = replace(limits, idle_minutes=minutes_of(texts.idle, IDLE_TIME))
     if texts.below:
         limits = replace(limits, idle_below_pct=percentage(texts.below))
     if texts.at_limit:
         limits = replace(limits, action=_action(texts.at_limit))
     if texts.watchdog:
-        limits = replace(limits, watchdog_minutes=_watchdog(texts.watchdog))
+        limits = replace(limits, watchdog_minutes=minutes_of(texts.watchdog, WATCHDOG_TIME))
     return limits
 
 
@@ -171,12 +159,6 @@ def parse_moment(text: str, *, now: datetime) -> float:
 def is_moment(text: str) -> bool:
     """Return whether a text is written as `parse_moment` reads it, whenever that is."""
     return _moment(text.strip(), datetime.fromtimestamp(0, UTC)) is not None
-
-
-def is_watchdog_time(text: str) -> bool:
-    """Return whether a text is a time that a watchdog may have."""
-    minutes = _minutes(text.strip())
-    return minutes is not None and _LEAST_WATCHDOG_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
@@ -219,27 +201,37 @@ def _action(text: str) -> LimitAction:
         raise UsageError(f"{text!r} is not an action at a limit.", hint="Write park or teardown.") from None
 
 
-def idle_minutes(text: str) -> int:
-    """Return the minutes of an idle limit; 0 for `none`.
+class TimeRule(msgspec.Struct, frozen=True):
+    """The time that a limit may have.
+
+    Args:
+        noun: What it is of, in a sentence.
+        least_minutes: The shortest one.
+    """
+
+    noun: str
+    least_minutes: int
+
+
+IDLE_TIME = TimeRule("idle accelerators", 5)
+WATCHDOG_TIME = TimeRule("the watchdog", 10)
+
+
+def minutes_of(text: str, rule: TimeRule) -> int:
+    """Return a time in minutes; 0 for `none`.
 
     Raises:
-        UsageError: It is not such a time.
+        UsageError: It is none that the rule allows.
     """
     if text == NONE:
         return 0
     minutes = _minutes(text.strip())
-    if minutes is None or not is_idle_time(text):
+    if minutes is None or not rule.least_minutes <= minutes <= _MOST_MINUTES:
         raise UsageError(
-            f"{text!r} is not a time for idle accelerators.",
-            hint="Write 30m or 1h: five minutes at least, seven days at most.",
+            f"{text!r} is not a time for {rule.noun}.",
+            hint=f"Write 1h or 90m: {rule.least_minutes} minutes at least, seven days at most.",
         )
     return round(minutes)
-
-
-def is_idle_time(text: str) -> bool:
-    """Return whether a text is a time that an idle limit may have."""
-    minutes = _minutes(text.strip())
-    return minutes is not None and _LEAST_IDLE_MINUTES <= minutes <= _MOST_WATCHDOG_MINUTES
 
 
 def percentage(text: str) -> float:
@@ -252,19 +244,6 @@ def percentage(text: str) -> float:
     if match is None or not 0 < float(match[1]) < 100:
         raise UsageError(f"{text!r} is not a share of load.", hint="Write 5% or 2.5%: above 0, below 100.")
     return float(match[1])
-
-
-def _watchdog(text: str) -> int:
-    """Return minutes; 0 for `none`."""
-    if text == NONE:
-        return 0
-    minutes = _minutes(text.strip())
-    if minutes is None or not is_watchdog_time(text):
-        raise UsageError(
-            f"{text!r} is not a time for the watchdog.",
-            hint="Write 1h or 90m: ten minutes at least, seven days at most.",
-        )
-    return round(minutes)
 
 
 def moment_text(at: float) -> str:

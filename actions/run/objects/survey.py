@@ -11,6 +11,7 @@ import msgspec
 from actions.base.decoding import convert
 from actions.base.errors import FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.base.wording import counted, listed
 from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
 from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
@@ -27,6 +28,7 @@ _LEASE = ("coordination.k8s.io", "Lease")
 _GENERATIONS = 16
 """Depth to which owners of owners are followed."""
 _UNAUTHORIZED = 401
+_NAMED = 3
 
 
 class Unanswered(msgspec.Struct, frozen=True):
@@ -96,6 +98,35 @@ async def survey(
     """
     answers = await asyncio.gather(*(_list(connection, kind, namespace, selector) for kind in kinds))
     return _merged(answers)
+
+
+async def survey_as_far(
+    connection: ClusterConnection, kinds: Sequence[ApiResource], namespaces: Sequence[str], *, selector: str
+) -> ObjectListing:
+    """Return what `survey` does, with the objects in some namespaces of kinds that may not be listed in the cluster.
+
+    Raises:
+        ConsoleError: The cluster cannot be reached, or accepts no credentials.
+    """
+    found = await survey(connection, kinds, selector=selector)
+    refused = {one.resource for one in found.unasked if not one.may_pass}
+    if not refused:
+        return found
+    asked = [kind for kind in kinds if kind.is_namespaced and resource_name(kind) in refused]
+    answers = [await survey(connection, asked, namespace=name, selector=selector) for name in namespaces]
+    outside = f"{counted(len(refused), 'kind')} outside of {listed(namespaces, _NAMED)}"
+    unasked = Unanswered("list", f"{outside}: {listed(sorted(refused), _NAMED)}")
+    passing = ObjectListing(found.entries, (*(one for one in found.unasked if one.may_pass), unasked))
+    return _merged([passing, *answers])
+
+
+def sentences_of(unasked: Iterable[Unanswered]) -> list[str]:
+    """Return a sentence for each reason for which something could not be looked at, with its kinds."""
+    kinds: dict[Unanswered, dict[str, None]] = {}
+    for one in unasked:
+        kinds.setdefault(msgspec.structs.replace(one, resource=""), {})[one.resource] = None
+    grouped = [msgspec.structs.replace(one, resource=listed(list(names), _NAMED)) for one, names in kinds.items()]
+    return [f"{'The audit' if one.may_pass else 'This user'} {one.clause()}." for one in grouped]
 
 
 async def survey_path(connection: ClusterConnection, kind: ApiResource) -> ObjectListing:

@@ -12,7 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
 from actions.base.wording import listed
-from actions.cluster.http.errors import ApiConflictError
+from actions.cluster.http.errors import ApiAccessError, ApiConflictError, ApiStatus
 from actions.cluster.objects.apply import exists_already
 from actions.cluster.objects.client import ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
@@ -27,6 +27,7 @@ from actions.run.objects.survey import Unanswered, look
 GONE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
 _ATTEMPTS = 20
+_FORBIDDEN = 403
 _RIGHTS = "Ask for the rights of assets/rbac.yaml."
 _NAMED = 3
 CLAIM_GUARD = "kubernetes.io/pvc-protection"
@@ -111,7 +112,9 @@ async def seen(connection: ClusterConnection, ref: ObjectRef) -> Entry | None:
     if not isinstance(found, Unanswered):
         return found
     refusal = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
-    raise StageFailedError(refusal) if found.may_pass else AccessError(refusal, hint=_RIGHTS)
+    if found.may_pass:
+        raise StageFailedError(refusal)
+    raise ApiAccessError(refusal, status=ApiStatus(_FORBIDDEN), hint=_RIGHTS)  # an answer, and not a login to wait for
 
 
 async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> str:
@@ -182,7 +185,7 @@ async def apply_objects(
     """Apply objects one by one, definitions and namespaces first. Objects older than the run are left as they are.
 
     Returns:
-        The references of all objects, applied or found.
+        The references of all objects, applied or found, but for those that are out of reach.
 
     Raises:
         MissingError: The cluster lacks the kind of an object; nothing was applied.
@@ -193,7 +196,10 @@ async def apply_objects(
     ordered = sorted(manifests, key=_rank)
     await _require_kinds(context, connection, ordered)
     for manifest in ordered:
-        refs.append(await _apply_one(context, connection, manifest))
+        ref = await _apply_one(context, connection, manifest)
+        if ref is None:
+            continue
+        refs.append(ref)
         if manifest["kind"] == "CustomResourceDefinition":
             await wait_ready(context, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
             connection.discovery.forget()
@@ -211,7 +217,7 @@ async def wait_ready(
 
     async def look() -> str:
         for ref in refs:
-            missing = await _unready(connection, ref)
+            missing = await unready(connection, ref)
             if missing:
                 return missing
         return ""
@@ -272,8 +278,10 @@ async def _require_kinds(context: StageContext, connection: ClusterConnection, m
             await retry_unreachable(ask, clock=context.clock, note=context.journal.note)
 
 
-async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef:
+async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef | None:
     """Create an object, or apply it if it is the run's; any other is left as it is, and recorded as existing.
+
+    Returns `None` for one that is out of reach: it is taken for there.
 
     Applying what is absent would also change an object that another machine makes in that moment: of two that launch at
     once, both would count it as theirs. The server refuses the second creation.
@@ -284,7 +292,12 @@ async def _apply_one(context: StageContext, connection: ClusterConnection, manif
     ref = ref_of(manifest)
     context.journal.note(f"Applying {ref.describe()}.")
     for _ in range(_ATTEMPTS):
-        found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+        try:
+            found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+        except AccessError:
+            if not await connection.is_out_of_reach(ref):
+                raise
+            return None
         if found is not None and not is_of_run(context, found, ref):
             await context.journal.own(owned_of(context, ref, uid=found.uid, existed=True))
             return ref
@@ -332,8 +345,18 @@ async def _change(context: StageContext, connection: ClusterConnection, manifest
         )
 
 
-async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
-    found = await connection.find(ref)
+async def unready(connection: ClusterConnection, ref: ObjectRef) -> str:
+    """Return why an object is not ready; empty if it is.
+
+    Raises:
+        StageFailedError: It has failed.
+    """
+    try:
+        found = await connection.find(ref)
+    except AccessError:
+        if await connection.is_out_of_reach(ref):
+            return ""
+        raise
     if found is None:
         return f"{ref.describe()} does not exist."
     verdict = object_status(found)
@@ -341,7 +364,20 @@ async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
         raise StageFailedError(f"{ref.describe()} failed: {verdict.words()}")
     if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":
         return ""
-    return f"{ref.describe()}: {verdict.message or verdict.reason}"
+    crashing = await _crashing(connection, ref, found)
+    return f"{ref.describe()}: {verdict.message or verdict.reason}{crashing}"
+
+
+async def _crashing(connection: ClusterConnection, ref: ObjectRef, document: Mapping[str, Any]) -> str:
+    """Return what keeps a pod of a workload from being ready, after its own words; empty if none has failed."""
+    labels = ((document.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    try:
+        pods = await connection.pods(namespace=ref.namespace, label_selector=selector) if selector else []
+    except AccessError:
+        return ""
+    named = ((str(pod["metadata"]["name"]), object_status(pod)) for pod in pods)
+    return next((f" Pod {name}: {one.words()}" for name, one in named if one.state is WorkState.FAILED), "")
 
 
 def _rank(manifest: Manifest) -> int:

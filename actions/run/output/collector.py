@@ -113,16 +113,17 @@ class Sampler:
     async def _ask(
         self, connection: ClusterConnection, pod: dict[str, Any], container: str, command: tuple[str, ...]
     ) -> ConsoleError | None:
-        """Sample one pod. Returns the error, if it did not answer."""
+        """Sample one pod. Returns the error, if it did not answer: its words are the sample then, without a device."""
+        refusal: ConsoleError | None = None
         async with self._turns:
             try:
                 text = await self._exec(connection, pod, container, command)
             except ConsoleError as error:
-                return error
+                refusal, text = error, error.sentence()
         now = self._context.clock.now().timestamp()
         node = pod["spec"].get("nodeName") or ""
         self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text), node))
-        return None
+        return refusal
 
     def _note_refusal(self, purpose: str, error: AccessError | None) -> None:
         """Set or clear the warning of a missing right, and grow the pause while it is missing."""
@@ -175,7 +176,7 @@ class Sampler:
         result = await run_in_pod(
             connection.session, metadata["namespace"], metadata["name"], name, command, deadline_seconds=_EXEC_SECONDS
         )
-        return (result.stdout or result.stderr).decode("utf-8", "replace")
+        return result.text
 
 
 LOOK_SECONDS = 0.7

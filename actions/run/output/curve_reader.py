@@ -32,6 +32,8 @@ class StageCurves:
         self.curves = Curves(capacity)
         self.progress: dict[tuple[str, str], TrainingProgress] = {}
         """Newest state by pod and label; the one that moved last is at the end."""
+        self.moved_at: dict[tuple[str, str], float] = {}
+        """The time of the newest point that the pod had printed before each state of `progress`, where it has one."""
         self.revision = 0
         """Rises with every piece that has values."""
         self.is_complete = False
@@ -39,6 +41,7 @@ class StageCurves:
         self.read_bytes = 0
         self.size_bytes = 0
         """The length of the output at the first look; known from then on."""
+        self._printed_at: dict[str, float] = {}
         self._reader = OutputReader(folder, stage)
 
     @property
@@ -64,8 +67,12 @@ class StageCurves:
                 key = item.pod, item.value.label
                 self.progress.pop(key, None)
                 self.progress[key] = item.value
+                if item.pod in self._printed_at:
+                    self.moved_at[key] = self._printed_at[item.pod]
             else:
                 self.curves.add(item.value)
+                if item.value.at is not None:
+                    self._printed_at[item.pod] = item.value.at
         if values:
             self.revision += 1
         has_more = end - was >= PIECE_BYTES // 2

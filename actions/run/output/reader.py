@@ -12,7 +12,7 @@ import msgspec
 from actions.base.errors import JournalError
 from actions.cluster.logs.batch import line_in
 from actions.cluster.logs.lines import LogLine
-from actions.run.output.segments import StreamReader, Stretch
+from actions.run.output.segments import StreamReader
 from actions.run.output.streams import (
     DEVICES,
     LINES,
@@ -24,16 +24,15 @@ from actions.run.output.streams import (
     AcceleratorSample,
     EndLine,
     PointLine,
-    Scan,
     SourceLine,
+    are_records,
     introduced_in,
-    is_record,
+    letters_in,
     pieces_of,
     points_in,
     raws_in,
     readable,
     sample_in,
-    scan,
     source_in,
     source_line_in,
     span_record_in,
@@ -139,14 +138,13 @@ class OutputReader:
             places: Begin and end offset of each.
         """
         parts = [part for begin, end in places for part in self._lines.stretches(begin, end - begin)]
-        return self._plain(readable(_joined(parts)))
+        return self._plain(readable(parts)[0])
 
     @_readable
     def placed_lines(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], list[int], int]:
         """Return tagged lines as `tagged_lines_at` does, where each begins, and where the last one ends."""
         parts = self._lines.stretches(from_offset, limit_bytes)
-        found = _joined(parts)
-        return readable(found), found.begins, parts[-1].end if parts else from_offset
+        return *readable(parts), parts[-1].end if parts else from_offset
 
     def pod_of(self, number: int) -> str:
         """Return the pod of a source, by the number in its records' tag."""
@@ -221,9 +219,8 @@ class OutputReader:
     def has_printed_lines(self) -> bool:
         """Return whether any container has printed a line."""
         try:
-            return any(
-                raw[:1] in (b"L", b"F") and is_record(raw) for piece in pieces_of(self._lines) for raw in raws_in(piece)
-            )
+            pieces = map(raws_in, pieces_of(self._lines))
+            return any(are_records(raws) and not {b"L", b"F"}.isdisjoint(letters_in(raws)) for raws in pieces)
         except OSError:
             return False
 
@@ -276,19 +273,6 @@ def _names_in(_reader: OutputReader, lines: StreamReader) -> dict[int, SourceLin
     """Return the sources that the lines name, as each of their segments does: the list of containers is lost."""
     raws = (raw for piece in pieces_of(lines) for raw in raws_in(piece) if raw[:1] == b"S")
     return {line.number: line for line in map(introduced_in, raws) if line is not None}
-
-
-def _joined(parts: list[Stretch]) -> Scan:
-    """Return the records of consecutive stretches."""
-    scans = [scan(part) for part in parts]
-    if len(scans) == 1:
-        return scans[0]
-    return Scan(
-        [record for one in scans for record in one.records],
-        [begin for one in scans for begin in one.begins],
-        scans[-1].end if scans else 0,
-        is_whole=all(one.is_whole for one in scans),
-    )
 
 
 def _has_any(stream: StreamReader) -> bool:

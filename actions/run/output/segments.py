@@ -443,6 +443,15 @@ class StreamWriter:
             os.fdatasync(self._descriptor)
             sync_folder(self.folder)
 
+    def seal(self) -> None:
+        """Seal the tail, if it has any record.
+
+        Raises:
+            OSError: The disk refuses it.
+        """
+        if self._size:
+            self._seal()
+
     def close(self) -> None:
         """Close the tail, which stays as it is."""
         if self._descriptor >= 0:
@@ -537,10 +546,5 @@ def sync_folder(folder: Path) -> None:
 
 
 def _end_of_last_record(descriptor: int, size: int) -> int:
-    while size:
-        start = max(size - _BLOCK_BYTES, 0)
-        newline = os.pread(descriptor, size - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        size = start
-    return 0
+    """Return where the whole records of a tail end: no record has a zero, and a block that was never written has."""
+    return _pread(descriptor, 0, size).partition(b"\0")[0].rfind(b"\n") + 1

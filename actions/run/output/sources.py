@@ -16,11 +16,11 @@ from actions.run.output.streams import (
     EndLine,
     GapLine,
     SourceLine,
+    are_records,
     introduced_in,
     letters_in,
     pieces_of,
     raws_in,
-    scan,
     source_in,
     source_line_in,
     without_place,
@@ -127,12 +127,10 @@ class Loader:
 
     def _load_lines(self) -> None:
         for piece in pieces_of(self._lines, limit_bytes=_REPLAY_BYTES):
-            found = scan(piece)
-            if not found.is_whole:
-                ends = [*found.begins[1:], found.end]
-                places = zip(found.records, found.begins, ends, strict=True)
-                self.damaged_bytes += sum(end - begin for record, begin, end in places if record is None)
-            records = [record for record in found.records if record is not None]
+            records = raws_in(piece)
+            if not (records and are_records(records)):
+                self.damaged_bytes += piece.end - piece.begin
+                continue
             for number, group in groupby(records, key=source_in):
                 self._replay(number, list(group))
 

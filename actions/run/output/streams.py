@@ -22,7 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, cast
 
 import msgspec
 
@@ -169,45 +168,20 @@ def raws_in(stretch: Stretch) -> list[bytes]:
     return stretch.data[:-1].split(b"\n") if stretch.data else []
 
 
-class Scan(NamedTuple):
-    """A parsed piece of a stream of records."""
+def readable(stretches: Sequence[Stretch]) -> tuple[list[bytes], list[int]]:
+    """Return the records of lines in some stretches, and where each begins.
 
-    records: list[bytes | None]
-    """The whole records, in order; `None` for each damaged stretch."""
-    begins: list[int]
-    """The place of each; it extends to the next one."""
-    end: int
-    is_whole: bool
-    """True if there is no damage, so that each line is a record."""
-
-
-def scan(stretch: Stretch) -> Scan:
-    """Distinguish records of lines from damage."""
-    begin, end = stretch.begin, stretch.end
-    if stretch.data is None:
-        return Scan([None], [begin], end, is_whole=False)
-    raws = raws_in(stretch)
-    if are_records(raws):
-        begins = list(accumulate(map((1).__add__, map(len, raws[:-1])), initial=begin)) if raws else []
-        return Scan(cast(list[bytes | None], raws), begins, end, is_whole=True)
-    found = Scan([], [], end, is_whole=False)
-    for raw in raws:
-        _look_into(raw, begin, found)
-        begin += len(raw) + 1
-    return found
-
-
-def readable(found: Scan) -> list[bytes]:
-    """Return the records, with one marker for each damaged stretch."""
-    if found.is_whole:
-        return cast(list[bytes], found.records)
-    whole = [record for record in found.records if record is not None]
-    near = whole[0] if whole else b""
-    shown = []
-    for record, begin, end in zip(found.records, found.begins, [*found.begins[1:], found.end], strict=True):
-        near = record or near
-        shown.append(damage_marker(near, end - begin) if record is None else record)
-    return shown
+    In the place of one that is lost, or has a line that is none of them, is a marker.
+    """
+    records, begins = list[bytes](), list[int]()
+    whole = [raws if are_records(raws) else [] for raws in map(raws_in, stretches)]
+    near = next((raws[0] for raws in whole if raws), b"")
+    for part, raws in zip(stretches, whole, strict=True):
+        near = raws[-1] if raws else near
+        shown = raws or [damage_marker(near, part.end - part.begin)]
+        begins += accumulate(map((1).__add__, map(len, shown[:-1])), initial=part.begin)
+        records += shown
+    return records, begins
 
 
 def damage_marker(near: bytes, size_bytes: int) -> bytes:
@@ -251,17 +225,6 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _look_into(raw: bytes, begin: int, found: Scan) -> None:
-    """Add a line, or the record in it: one may stand behind a block of zeros."""
-    skipped = 0 if is_record(raw) else raw.rfind(b"\0") + 1
-    if (skipped or not is_record(raw)) and not (found.records and found.records[-1] is None):
-        found.records.append(None)
-        found.begins.append(begin)
-    if is_record(raw[skipped:]):
-        found.records.append(raw[skipped:])
-        found.begins.append(begin + skipped)
 
 
 def letters_in(records: Sequence[bytes]) -> frozenset[bytes]:

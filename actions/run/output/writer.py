@@ -71,6 +71,8 @@ class _Streams:
             self.devices = SampleWriter(samples, self._opened(stream_path(folder, stage, DEVICES)))
             self.loaded = Loader(StreamReader(self.sources.folder), StreamReader(self.lines.folder), self.points)
             self.loaded.load()
+            if self.loaded.damaged_bytes:
+                self.lines.seal()  # so that what comes is not lost with what is damaged in the open end
         except BaseException:
             self.close()
             raise

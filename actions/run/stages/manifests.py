@@ -11,6 +11,7 @@ from actions.base.untrusted import one_line
 from actions.base.wording import counted, listed
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
+from actions.cluster.objects.client import ref_of
 from actions.run.checks.cluster import operator_refusal
 from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed
@@ -21,9 +22,11 @@ from actions.run.objects.inventory import is_of_run, owned_of, ref_of_name, wait
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, seen, wait_ready
 from actions.run.output.last_lines import read_last_lines
+from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import OwnedObject
 
 READY_SECONDS = 900.0
+OUT_OF_REACH = "This user may neither read nor make it: it is taken for there."
 _NAMED = 3
 
 
@@ -50,7 +53,10 @@ class ManifestsHandler:
         try:
             found = await self._detected(connection)
         except AccessError as error:
-            return await self._served_already(connection, error)
+            kinds = defined_kinds(self._context.manifests())
+            if kinds:
+                return await self._served_already(connection, kinds, error)
+            found = None  # an object that is out of reach is taken for there
         if found is not None:
             installed = await self._installed(connection)
             self._require_usable(installed)
@@ -63,7 +69,13 @@ class ManifestsHandler:
         refs = await apply_objects(self._context, connection, manifests)
         await self._wait(connection)
         left_out = f" The cluster does not serve {', '.join(unserved)}: left out." if unserved else ""
-        return Performed(f"{counted(len(refs), 'object')} applied.{left_out}")
+        findings = tuple(
+            StageFinding(CheckResult.UNKNOWN, ref.describe(), OUT_OF_REACH)
+            for ref in map(ref_of, manifests)
+            if ref not in refs
+        )
+        unseen = f" Taken for there: {listed([one.subject for one in findings], _NAMED)}." if findings else ""
+        return Performed(f"{counted(len(refs), 'object')} applied.{left_out}{unseen}", findings=findings)
 
     async def undo(self) -> str:
         connection = await self._context.connect(TEARDOWN)
@@ -100,13 +112,14 @@ class ManifestsHandler:
 
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
-    async def _served_already(self, connection: ClusterConnection, refusal: AccessError) -> Performed:
+    async def _served_already(
+        self, connection: ClusterConnection, kinds: Sequence[tuple[str, str]], refusal: AccessError
+    ) -> Performed:
         """Use an operator that this user may not look at, if the cluster serves every kind that it defines.
 
         Raises:
-            AccessError: It defines none, or the cluster lacks one.
+            AccessError: The cluster lacks one.
         """
-        kinds = defined_kinds(self._context.manifests())
 
         async def look() -> bool:
             return await all_served(connection, kinds)

@@ -340,6 +340,28 @@ class AlarmView(msgspec.Struct, frozen=True):
         return tuple(way for way in self.ways if way not in done)
 
 
+UNUSED_SECONDS = 120.0
+"""From this long at 0 % in every sample on, a requested device counts as unused."""
+
+
+class UnusedDevices(msgspec.Struct, frozen=True):
+    """The accelerators that the stage at work holds and does not use.
+
+    Args:
+        count: Number of those at 0 % for minutes.
+        of: Number of devices that were measured.
+        since: Since when the last of them has been; seconds since the epoch.
+        answered: Number of pods that these devices are of.
+        workers: These, and those that were asked and did not answer.
+    """
+
+    count: int
+    of: int
+    since: float
+    answered: int
+    workers: int
+
+
 class GoneMachine(msgspec.Struct, frozen=True):
     """A machine that carried out the run, and no longer exists, as an operator stated at a takeover."""
 
@@ -416,6 +438,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """The idle time of its accelerators by their last samples."""
     alarms: tuple[AlarmView, ...] = ()
     """All that were raised, oldest first."""
+    unused: UnusedDevices | None = None
+    """Accelerators that it holds and does not use, by its runner's samples; added by a reader."""
 
     def stage(self, stage_id: str) -> StageView:
         """Return the stage with this id.

@@ -7,8 +7,9 @@
     runs/RUN/output/…               what containers printed, points and samples
     runs/RUN/SHA256SUMS             of all of them, as sha256sum prints it; the last file
 
-An archive is opened as a store, and a run comes out of it by a takeover. It brings no credentials and no programs but
-those of the run's blueprint; everything in it is checked before anything is written beside its scratch folder.
+An archive is opened as a store in memory, and a run comes out of it by a takeover. It brings no credentials and no
+programs but those of the run's blueprint; everything in it is checked before anything is written beside its scratch
+folder, which takes the output.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -32,15 +34,16 @@ from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, FormatError, JournalError
 from actions.base.files import PRIVATE_DIRECTORY, PRIVATE_FILE, free_bytes, open_file, private_directory, read_file
 from actions.base.names import is_label
+from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.untrusted import is_plain, one_line, redact
 from actions.base.wording import listed
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.context.store_address import run_key
 from actions.run.journal.folder import ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE, journal_path, runs_folder
+from actions.run.journal.journal_file import RecordRow, read_stored
 from actions.run.journal.reader import RunReader
-from actions.run.journal.snapshot import read_stored
-from actions.run.journal.store import RecordRow, refuse_network_filesystem
+from actions.run.journal.store import refuse_network_filesystem
 from actions.run.output.segments import (
     SealedSegment,
     StreamReader,
@@ -54,8 +57,7 @@ from actions.run.output.streams import COPIED, stages_with_output, stream_path
 from actions.run.state.view import RunView
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, about_run, take_lease
-from actions.run.store.local import LocalStore
-from actions.run.store.objects import LEASE, RunStatus
+from actions.run.store.objects import LATEST, LEASE, ObjectStore, RunStatus, run_id_in
 from actions.run.store.rows import append_rows
 from actions.terraform.working_directory import STATE_FILE
 
@@ -67,6 +69,8 @@ _PIECE_BYTES = 1 << 20
 _SPARE_BYTES = 16 << 20
 _RUNS, _OUTPUT, _SUMS = "runs", "output", "SHA256SUMS"
 _SUMS_BYTES = 64 << 20
+_MOST_OBJECTS_BYTES = 256 << 20
+"""Of all that is not output, which is held in memory."""
 _ENVIRONMENT = "environment.json"
 _LARGEST_STATE_BYTES = 64 << 20
 _SHOWN = 5
@@ -125,11 +129,11 @@ def archive_run(folder: Path, file: Path, clock: Clock) -> Archived:
         raise ConfigError(f"{file} exists.", hint="Name another file.")
     referenced_environment(view.parameters.values())  # known secrets are replaced in records
     withheld: list[Withheld] = []
-    with TemporaryDirectory(prefix="eksml-archive-") as scratch, _beside(file) as (descriptor, unnamed):
-        store = _Scratch(Path(scratch), clock=clock)
+    store = ArchiveStore(str(file), clock)
+    with _beside(file) as (descriptor, unnamed):
         asyncio.run(_fill(store, folder, view, withheld, is_living=is_living))
         with os.fdopen(descriptor, "wb") as target, tarfile.open(fileobj=target, mode="w") as archive:
-            files = _add_all(archive, Path(scratch), folder)
+            files = _add_all(archive, store, folder)
             archive.close()
             target.flush()
             os.fsync(target.fileno())
@@ -137,11 +141,54 @@ def archive_run(folder: Path, file: Path, clock: Clock) -> Archived:
     return Archived(view.id, file, files, is_living, tuple(withheld))
 
 
-class _Scratch(LocalStore):
-    """The objects of an archive before they are in it: no store of a run, so that a read-only program writes them."""
+class ArchiveStore(ObjectStore):
+    """The objects of a run in memory: those that an archive gets, or has. See `RunStore`.
 
-    def _require_writes(self, deed: str) -> None:
-        del deed
+    Args:
+        address: The archive, for sentences.
+        clock: Stamps objects, and tells their age.
+    """
+
+    def __init__(self, address: str, clock: Clock) -> None:
+        self.address = address
+        self._clock = clock
+        self.held: dict[str, tuple[bytes, float]] = {}
+        """Content and time of each object, by name."""
+
+    async def run_ids(self) -> list[str]:
+        return sorted({run_id_in(name) for name in self.held})
+
+    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
+        run_id_in(name)
+        if name not in self.held:
+            return None
+        data, at = self.held[name]
+        if len(data) > limit_bytes:
+            raise FormatError(f"{name} in {self.address} has more than {limit_bytes} bytes.")
+        return StoredObject(data, _digest(data), at, self._clock.now().timestamp())
+
+    async def objects(self, prefix: str) -> list[ListedObject]:
+        names = sorted(name for name in self.held if name.startswith(prefix) and not name.endswith(f"/{LEASE}"))
+        return [ListedObject(name, _digest(data), len(data), at) for name in names for data, at in [self.held[name]]]
+
+    async def _put(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+        found = await self.get(name)
+        if found is not None and found.body == data:
+            return WriteReceipt(found.etag, found.modified_at)
+        if (found.etag if found else "") != etag:
+            raise PreconditionError(f"{name} in {self.address} was written by another.", found)
+        self.held[name] = data, self._clock.now().timestamp()
+        return WriteReceipt(_digest(data), self.held[name][1])
+
+    async def _delete(self, name: str) -> None:
+        self.held.pop(name, None)
+
+    def close(self) -> None:
+        return
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 @contextmanager
@@ -158,7 +205,7 @@ def _beside(file: Path) -> Iterator[tuple[int, Path]]:
             scratch.unlink()
 
 
-async def _fill(store: LocalStore, folder: Path, view: RunView, withheld: list[Withheld], *, is_living: bool) -> None:
+async def _fill(store: ArchiveStore, folder: Path, view: RunView, withheld: list[Withheld], *, is_living: bool) -> None:
     """Write what the store of a run has of it, but output."""
     rows = _rows(folder)
     while rows:
@@ -200,18 +247,13 @@ def _places_of(environment: bytes) -> bytes:
     )
 
 
-def _add_all(archive: tarfile.TarFile, scratch: Path, folder: Path) -> int:
+def _add_all(archive: tarfile.TarFile, store: ArchiveStore, folder: Path) -> int:
     """Add the objects, then the output, which the records mention, then the sums. Returns the number of files."""
     sums: dict[str, str] = {}
-    runs = scratch / _RUNS / folder.name
-    objects = sorted(path for path in runs.rglob("*") if path.is_file() and not path.name.endswith(".tmp"))
-    for path in objects:
-        name, data = path.relative_to(scratch).as_posix(), read_file(path)
-        _add_bytes(archive, name, data, int(path.stat().st_mtime))
-        sums[name] = hashlib.sha256(data).hexdigest()
-    for name, data in _output(folder):
-        _add_bytes(archive, f"{_RUNS}/{folder.name}/{name}", data)
-        sums[f"{_RUNS}/{folder.name}/{name}"] = hashlib.sha256(data).hexdigest()
+    output = ((f"{_RUNS}/{folder.name}/{name}", (data, 0.0)) for name, data in _output(folder))
+    for name, (data, at) in chain(sorted(store.held.items()), output):
+        _add_bytes(archive, name, data, int(at))
+        sums[name] = _digest(data)
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
     _add_bytes(archive, f"{_RUNS}/{folder.name}/{_SUMS}", text)
     return len(sums)
@@ -261,20 +303,19 @@ def _redacted(data: bytes) -> bytes:
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-class ArchivedRun(LocalStore):
-    """A run of an archive, in a scratch folder: a store, and the output beside it.
+class ArchivedRun(ArchiveStore):
+    """A run of an archive: its objects, and its output in a scratch folder.
 
     Args:
-        run_id: The run.
         folder: The scratch folder.
         file: The archive.
         clock: The machine's.
     """
 
-    def __init__(self, run_id: str, folder: Path, file: Path, clock: Clock) -> None:
-        super().__init__(folder, address=str(file), clock=clock)
-        self.run_id = run_id
-        self._output = folder / _OUTPUT
+    def __init__(self, folder: Path, file: Path, clock: Clock) -> None:
+        super().__init__(str(file), clock)
+        self.run_id = ""
+        self.folder = folder
 
     def bring_output(self, folder: Path) -> None:
         """Move the output into a run's folder. Blocking.
@@ -282,8 +323,8 @@ class ArchivedRun(LocalStore):
         Raises:
             OSError: It cannot be moved.
         """
-        if self._output.exists():
-            self._output.rename(folder / _OUTPUT)
+        if (self.folder / _OUTPUT).exists():
+            (self.folder / _OUTPUT).rename(folder / _OUTPUT)
 
 
 @contextmanager
@@ -304,13 +345,14 @@ def opened_archive(file: Path, clock: Clock) -> Iterator[ArchivedRun]:
     with TemporaryDirectory(prefix=".archive-", dir=runs) as scratch:
         try:
             with open_file(file) as source, tarfile.open(fileobj=_Bounded(source), mode="r:") as archive:
-                run_id = _unpack(archive, file, Path(scratch))
+                found = ArchivedRun(Path(scratch), file, clock)
+                _unpack(archive, file, found)
         except (tarfile.TarError, EOFError, ValueError, UnicodeError, OverflowError) as error:
             raise _not_whole(file, one_line(str(error)) or type(error).__name__) from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"{file} cannot be read: {reason}.", hint="Check file and disk.") from error
-        yield ArchivedRun(run_id, Path(scratch), file, clock)
+        yield found
 
 
 class _Bounded(io.RawIOBase):
@@ -335,38 +377,41 @@ def _not_whole(file: Path, detail: str) -> FormatError:
     return FormatError(f"{file} is not an archive of a run, or damaged: {detail}.", hint="Archive the run again.")
 
 
-def _unpack(archive: tarfile.TarFile, file: Path, scratch: Path) -> str:
-    """Write the files of an archive into a scratch folder. Returns the id of the run."""
-    run_id, sums, journal, left = "", b"", 0, free_bytes(scratch) - _SPARE_BYTES
+def _unpack(archive: tarfile.TarFile, file: Path, found: ArchivedRun) -> None:
+    """Take the files of an archive: objects into memory, output into the scratch folder."""
+    sums, size, journal, left = b"", 0, 0, free_bytes(found.folder) - _SPARE_BYTES
     seen: dict[str, str] = {}
     for entry in archive:
         parts = _parts_of(entry, file)
         if parts[2] == _SUMS:
-            sums = _read(archive, entry, file)
+            sums = _read(archive, entry, file, _SUMS_BYTES)
             continue
-        run_id = run_id or parts[1]
+        found.run_id = found.run_id or parts[1]
         journal += entry.size if parts[2] == "journal" else 0
+        size += entry.size if parts[2] != _OUTPUT else 0
         left -= entry.size
-        if parts[1] != run_id or entry.name in seen:
+        if parts[1] != found.run_id or entry.name in seen:
             raise _not_whole(file, f"{one_line(entry.name, limit=120)} is there twice, or of another run")
-        if len(seen) >= MOST_FILES or journal > MOST_JOURNAL_BYTES:
+        if len(seen) >= MOST_FILES or journal > MOST_JOURNAL_BYTES or size > _MOST_OBJECTS_BYTES:
             raise _not_whole(file, "it holds more than any run")
         if left < 0:
-            raise ConfigError(f"{file} has more than is free in {scratch.parent}.", hint="Free some space there.")
-        place = scratch.joinpath(*parts[2:]) if parts[2] == _OUTPUT else scratch.joinpath(*parts)
-        seen[entry.name] = _write(archive, entry, place, scratch)
+            raise ConfigError(f"{file} has more than is free in {found.folder.parent}.", hint="Free some space there.")
+        if parts[2] == _OUTPUT:
+            seen[entry.name] = _write(archive, entry, found.folder.joinpath(*parts[2:]), found.folder)
+        else:
+            data = _read(archive, entry, file, MOST_OBJECT_BYTES)
+            seen[entry.name] = _digest(data)
+            found.held[entry.name] = data, min(max(float(entry.mtime), 0.0), LATEST)
     told = {name: digest for digest, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
     if told != seen:
         raise _not_whole(file, "its files are not those of its list of sums")
-    if f"{_RUNS}/{run_id}/{LEASE}" not in seen:
+    if f"{_RUNS}/{found.run_id}/{LEASE}" not in seen:
         raise _not_whole(file, "it has no lease")
-    return run_id
 
 
-def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: Path) -> bytes:
-    """Return the list of sums."""
+def _read(archive: tarfile.TarFile, entry: tarfile.TarInfo, file: Path, most: int) -> bytes:
     source = archive.extractfile(entry)
-    if entry.size > _SUMS_BYTES or source is None:
+    if entry.size > most or source is None:
         raise _not_whole(file, "it holds more than any run")
     return b"".join(iter(lambda: source.read(_PIECE_BYTES), b""))
 
@@ -403,8 +448,6 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, place: Path, scratc
         while source is not None and (piece := source.read(_PIECE_BYTES)):
             target.write(piece)
             digest.update(piece)
-    at = min(max(float(entry.mtime), 0.0), 4e9)
-    os.utime(place, (at, at))
     return digest.hexdigest()
 
 

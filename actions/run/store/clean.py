@@ -26,8 +26,8 @@ from actions.run.journal.folder import (
     run_put_aside,
     runs_folder,
 )
+from actions.run.journal.journal_file import read_stored
 from actions.run.journal.reader import RunReader, load_run
-from actions.run.journal.snapshot import read_stored
 from actions.run.state.view import RunState
 from actions.run.store.copy import copies_folder, read_mark
 from actions.run.store.rows import is_same_row

@@ -20,7 +20,7 @@ from actions.base.executors import in_thread
 from actions.base.files import read_file
 from actions.base.objects import MOST_OBJECT_BYTES, PreconditionError
 from actions.run.context.store_address import run_key
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.records import Outcome
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.objects import RunStore

@@ -28,6 +28,7 @@ from actions.run.journal.folder import (
     heartbeat_path,
     journal_path,
     keep_reserve,
+    lease_path,
     make_block,
     runner_log_path,
     starts_path,
@@ -154,7 +155,7 @@ def become_original(folder: Path) -> None:
     Raises:
         OSError: The disk is full; it still is a copy.
     """
-    for block in (heartbeat_path(folder), starts_path(folder)):
+    for block in (heartbeat_path(folder), lease_path(folder), starts_path(folder)):
         make_block(block)
     write_private(runner_log_path(folder), b"")
     keep_reserve(folder)
@@ -187,7 +188,7 @@ async def _fetch_journal(
     first = decode_body(rows[0].json) if rows[0].seq == 1 else None
     if first is not None and not (isinstance(first, Created) and first.run_id == run_id):
         raise FormatError(f"The journal of {run_id} in {store.address} is that of another run.")
-    await in_thread("mirror", copy_rows, journal_path(folder), run_id, rows)
+    await in_thread("mirror", copy_rows, journal_path(folder), rows)
     mark = replace(mark, last_seq=rows[-1].seq, etags={**mark.etags, _JOURNAL: newest.etag})
     await in_thread("mirror", write_mark, folder, mark)
     return mark

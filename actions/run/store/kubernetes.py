@@ -128,24 +128,6 @@ class KubernetesStore:
             raise refused
         return None
 
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        found: dict[str, StoreLease] = {}
-        unread: dict[str, str] = {}
-        for listed in await self._readable(self._leases_in):
-            for item in listed:
-                run_id = run_id_of(item)
-                if not run_id or run_id in found:
-                    continue
-                try:
-                    found[run_id] = read_lease_object(item, now=self._now())
-                    self._found_in[run_id] = item["metadata"]["namespace"]
-                except FormatError as error:
-                    unread[run_id] = one_line(error.message)
-        with suppress(AccessError):  # of a run with a lease all is known without it
-            for run_id in await self._runs_with_objects() - found.keys() - unread.keys():
-                unread[run_id] = f"{self.address} has objects of {run_id}, and no lease of it."
-        return [found[run_id] for run_id in sorted(found)], unread
-
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
         _require_name(run_id)
         with guarded_by(None):  # its conditions are the fence

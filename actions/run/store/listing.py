@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -16,8 +17,9 @@ from actions.cluster.http.errors import ApiAccessError
 from actions.cluster.objects.client import list_pages
 from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
-from actions.run.state.records import Created
-from actions.run.store.lease import about_launch, take_lease
+from actions.run.state.fold import fold
+from actions.run.state.records import OPERATOR, Created, JournalRecord
+from actions.run.store.lease import about_run, take_lease
 from actions.run.store.lease_object import EVERYWHERE, NAMESPACE, SELECTOR, leases_path
 from actions.run.store.objects import LEASE, RunStore, TakenError
 from actions.run.store.remote import MOST_RUNS, RemoteRun, newest_runs, remote_of
@@ -35,7 +37,8 @@ async def announce_run(store: RunStore, created: Created, *, clock: Clock | None
         ConsoleError: As `RunStore`: no bucket, no access, no answer.
     """
     run_id, owner = created.run_id, created.owner or present_operator()
-    about = about_launch(created, (clock or SystemClock()).now().timestamp())
+    at = (clock or SystemClock()).now().timestamp()
+    about = about_run(fold([JournalRecord(1, at, OPERATOR, "", 0, created)]))
     try:
         await take_lease(store, run_id, owner, after=None, about=about, seconds=0.0)
     except TakenError as error:
@@ -72,12 +75,7 @@ async def list_store(store: RunStore) -> list[RemoteRun]:
     Raises:
         ConsoleError: As `RunStore`.
     """
-    leases, unread = await store.leases()
-    place = str(store.address)
-    runs = [
-        *(RemoteRun(lease.run_id, lease, place) for lease in leases),
-        *(RemoteRun(run_id, None, place, error=sentence) for run_id, sentence in unread.items()),
-    ]
+    runs = await at_once(await store.run_ids(), lambda run_id: _read(store, run_id))
     return sorted(runs, key=lambda run: (run.about.created_at, run.id), reverse=True)
 
 
@@ -103,21 +101,30 @@ async def look_at_runs(store: RunStore, *, skipped: Collection[str]) -> StoreLoo
         ConsoleError: As `RunStore`.
     """
     ids = [run_id for run_id in await store.run_ids() if is_subdomain(run_id)]
-    found = await at_once([run_id for run_id in ids if run_id not in skipped], lambda run_id: _read(store, run_id))
+
+    async def look(run_id: str) -> RemoteRun | None:
+        with suppress(ConsoleError):  # it cannot be read now
+            return await _read(store, run_id)
+        return None
+
+    found = await at_once([run_id for run_id in ids if run_id not in skipped], look)
     runs = tuple(run for run in found if run is not None and (not run.is_over or run.usd_per_hour))
     over = {run.id for run in found if run is not None}.difference(run.id for run in runs)
     return StoreLook(frozenset(ids), runs[:MOST_RUNS], frozenset(over))
 
 
-async def _read(store: RunStore, run_id: str) -> RemoteRun | None:
-    """Return one run; `None` if it cannot be read now."""
+async def _read(store: RunStore, run_id: str) -> RemoteRun:
+    """Return one run, with the reason if it is damaged.
+
+    Raises:
+        ConsoleError: As `RunStore`.
+    """
+    lease, error = None, f"{store.address} has objects of {one_line(run_id)}, and no lease of it."
     try:
         lease = await store.lease(run_id)
-    except FormatError as error:
-        return RemoteRun(run_id, None, str(store.address), error=one_line(error.message))
-    except ConsoleError:
-        return None
-    return None if lease is None else RemoteRun(run_id, lease, str(store.address))
+    except (FormatError, ConfigError) as failure:
+        error = one_line(failure.message)
+    return RemoteRun(one_line(run_id), lease, store.address, error="" if lease else error)
 
 
 class ClusterRuns(msgspec.Struct, frozen=True):

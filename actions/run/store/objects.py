@@ -1,14 +1,14 @@
 """The protocol of a store: where other machines find a run, its lease and its objects.
 
-A run on one machine knows nothing of others. Its store is the one place that all machines see: `s3.py`, `local.py` and
-`kubernetes.py` are its drivers. Every write is conditional on what was read, so of two machines that write the same
-object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
+A run on one machine knows nothing of others. Its store is the one place that all machines see: `s3.py` and
+`kubernetes.py` are its drivers, and `archive.py` has one in memory. Every write is conditional on what was read, so of
+two machines that write the same object one gets `PreconditionError`, or `LeaseConflictError` for the lease.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from typing import Annotated, Protocol, TypeVar
 
 import msgspec
@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, ConflictError, FormatError, UnreachableError
 from actions.base.executors import at_once
-from actions.base.guard import require_guard
-from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, StoredObject, WriteReceipt
+from actions.base.guard import guarded_by, require_guard
+from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.untrusted import one_line
 from actions.run.context.store_address import run_key
 from actions.run.state.records import Operator
@@ -231,10 +231,6 @@ class RunStore(Protocol):
         """Return the lease of a run; `None` if there is certainly none."""
         ...
 
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        """Return the leases of all runs, and a sentence on each that is missing or cannot be read, by the run's id."""
-        ...
-
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
         """Write a lease over the one that was read; with `None`, the first one.
 
@@ -277,66 +273,69 @@ class RunStore(Protocol):
         ...
 
 
-class GuardedStore:
-    """A store that is written only while this process may change something of its run.
+class ObjectStore(ABC):
+    """A store in which a lease is an object as well; its driver has the objects.
 
-    Each write consults the guard (`actions.base.guard`). A lease is written past it: its conditions are the fence.
-
-    Args:
-        store: The store; not closed with this.
+    Each write consults the guard (`actions.base.guard`), but that of a lease: its conditions are the fence.
     """
 
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-
-    @property
-    def address(self) -> str:
-        return self._store.address
-
-    @property
-    def takes_output(self) -> bool:
-        return self._store.takes_output
-
-    @property
-    def most_bytes(self) -> int:
-        return self._store.most_bytes
-
-    async def run_ids(self) -> list[str]:
-        return await self._store.run_ids()
+    address: str
+    takes_output = True
+    most_bytes = MOST_OBJECT_BYTES
 
     async def lease(self, run_id: str) -> StoreLease | None:
-        return await self._store.lease(run_id)
-
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        return await self._store.leases()
+        found = await self.get(run_key(run_id, LEASE), limit_bytes=MOST_LEASE_BYTES)
+        return None if found is None else lease_in(found, run_id)
 
     async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
-        return await self._store.put_lease(run_id, document, after=after)
-
-    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
-        return await self._store.get(name, limit_bytes=limit_bytes)
+        name, data = run_key(run_id, LEASE), lease_bytes(document)
+        try:
+            with guarded_by(None):
+                if after is None:
+                    receipt = await self.put_if_absent(name, data)
+                else:
+                    receipt = await self.replace(name, data, etag=after.tag)
+        except PreconditionError as error:
+            found = None if error.found is None else lease_in(error.found, run_id)
+            raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
+        return StoreLease(lease_document(data, run_id), receipt.etag, receipt.at)
 
     async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
         await require_guard(f"PUT {name}", in_store=True)
-        return await self._store.put_if_absent(name, data)
+        return await self._put(name, data, etag="")
 
     async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         await require_guard(f"PUT {name}", in_store=True)
-        return await self._store.replace(name, data, etag=etag)
-
-    async def objects(self, prefix: str) -> list[ListedObject]:
-        return await self._store.objects(prefix)
+        return await self._put(name, data, etag=etag)
 
     async def delete(self, name: str) -> None:
         await require_guard(f"DELETE {name}", in_store=True)
-        await self._store.delete(name)
+        await self._delete(name)
 
     async def remove_run(self, run_id: str) -> None:
-        await require_guard(f"DELETE runs/{run_id}", in_store=True)
-        await self._store.remove_run(run_id)
+        for _ in range(REMOVAL_ROUNDS):
+            listed = await self.objects(run_key(run_id))
+            if not listed:
+                await self.delete(run_key(run_id, LEASE))
+                return
+            await at_once([item.key for item in listed], self.delete)
+        raise UnreachableError(f"{self.address} gets new objects of {run_id} while it is removed there.")
 
-    def close(self) -> None:
-        return
+    @abstractmethod
+    async def run_ids(self) -> list[str]: ...
+
+    @abstractmethod
+    async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None: ...
+
+    @abstractmethod
+    async def objects(self, prefix: str) -> list[ListedObject]: ...
+
+    @abstractmethod
+    async def _put(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+        """Write over the object that has this etag; without one, create it."""
+
+    @abstractmethod
+    async def _delete(self, name: str) -> None: ...
 
 
 def decoded(data: bytes, kind: type[T], name: str) -> T:
@@ -349,20 +348,6 @@ def decoded(data: bytes, kind: type[T], name: str) -> T:
         return decode_json(data, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(f"{name} in the store is damaged: {error}.") from error
-
-
-async def remove_objects(store: RunStore, run_id: str) -> None:
-    """Delete all objects of a run, also those that are written meanwhile.
-
-    Raises:
-        UnreachableError: Another process goes on writing.
-    """
-    for _ in range(REMOVAL_ROUNDS):
-        listed = await store.objects(run_key(run_id))
-        if not listed:
-            return
-        await at_once([item.key for item in listed], store.delete)
-    raise UnreachableError(f"{store.address} gets new objects of {run_id} while it is removed there.")
 
 
 def run_id_in(name: str) -> str:

@@ -21,11 +21,12 @@ from actions.base.backoff import backoff_seconds
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.base.guard import guarded_by, require_guard
+from actions.base.guard import require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.lease import Heartbeat
-from actions.run.journal.store import JournalUnwritableError, RecordRow
+from actions.run.journal.store import JournalUnwritableError
 from actions.run.paid import paid_by
 from actions.run.spending import spending_of
 from actions.run.state.records import Action, Operator
@@ -45,7 +46,6 @@ from actions.run.store.lease import (
 )
 from actions.run.store.objects import (
     DamagedError,
-    GuardedStore,
     LeaseConflictError,
     RunStatus,
     RunStore,
@@ -243,8 +243,7 @@ class Publisher:
                 await self._push()
             if self.lease is not None and self._may_write():
                 store, status = await self._access.open(), self._status_of(view)
-                with guarded_by(None):
-                    self.lease = await renew_lease(store, self._run_id, self.lease, status=status, seconds=0.0)
+                self.lease = await renew_lease(store, self._run_id, self.lease, status=status, seconds=0.0)
             if not self._access.is_in_cluster:
                 await self._point()
             if view.state is RunState.TORN_DOWN and self._access.has_cluster() and not self._access.removes_cluster():
@@ -286,7 +285,7 @@ class Publisher:
         """Write what the store lacks."""
         if self.lease is None or not self._may_write():
             return
-        store = GuardedStore(await self._access.open())
+        store = await self._access.open()
         now = self._clock.monotonic()
         if self._access.is_in_cluster and now - self._searched_at >= LOSSES_SECONDS:
             self._searched_at = now
@@ -296,7 +295,7 @@ class Publisher:
     async def _keep_states(self) -> None:
         """Write Terraform's states, also while it works; those of a run in S3 are in its backend."""
         if self.lease is not None and self._may_write():
-            await self.contents.push_states(GuardedStore(await self._access.open()))
+            await self.contents.push_states(await self._access.open())
 
     async def _hold_lease(self) -> None:
         if not self._may_write():
@@ -308,19 +307,18 @@ class Publisher:
         self._told = self._journal.last_seq()
         view = self._journal.view_if_readable()
         store, status = await self._access.open(), self._status_of(view)
-        with guarded_by(None):  # its condition is the fence
-            try:
-                if self.lease is not None:
-                    self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
-                else:
-                    self.lease = await self._claimed(store, view)
-            except LeaseConflictError:  # somebody has removed it, perhaps with all else
-                self.lease = None
-                self.contents.forget()
+        try:
+            if self.lease is not None:
+                self.lease = await renew_lease(store, self._run_id, self.lease, status=status)
+            else:
                 self.lease = await self._claimed(store, view)
-            except DamagedError as error:
-                self.contents.forget()
-                self.lease = await self._written_again(store, view, error)
+        except LeaseConflictError:  # somebody has removed it, perhaps with all else
+            self.lease = None
+            self.contents.forget()
+            self.lease = await self._claimed(store, view)
+        except DamagedError as error:
+            self.contents.forget()
+            self.lease = await self._written_again(store, view, error)
         self.renewed_at = now
 
     async def _claimed(self, store: RunStore, view: RunView) -> StoreLease:

@@ -21,8 +21,7 @@ from actions.base.names import is_segment
 from actions.base.objects import ListedObject, PreconditionError, StoredObject
 from actions.base.untrusted import cleaned
 from actions.run.context.store_address import run_key
-from actions.run.journal.schema import SCHEMA_VERSION
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import SCHEMA_VERSION, RecordRow
 from actions.run.state.records import OPERATOR, Body, Created, decode_body, encode_body, record_kind
 from actions.run.store.objects import LATEST, MOST_EPOCH, DamagedError, RunStore, TakenError, taken_by_epoch
 

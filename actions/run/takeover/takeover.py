@@ -50,8 +50,8 @@ from actions.run.journal.folder import (
     terraform_path,
     watched_path,
 )
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.reader import RunReader, load_run
-from actions.run.journal.store import RecordRow
 from actions.run.journal.watched import WatchedOnly, end_watching, read_watched, write_watched
 from actions.run.state.fold import fold
 from actions.run.state.records import JournalRecord, Operator, TakenOver, decode_body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from contextlib import suppress
 
 import msgspec
@@ -17,13 +17,10 @@ from actions.base.errors import (
 )
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line
-from actions.base.wording import counted, listed
 from actions.blueprint.render import RUN_LABEL, RUN_TAG, STORED_RUN_LABEL
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.leftovers import SearchScope, search_account
 from actions.cloud.resources import AwsResource
-from actions.cluster.objects.client import ApiResource
-from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import AuditReport
 from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 from actions.run.context.run_account import require_account
@@ -31,7 +28,7 @@ from actions.run.context.stage_context import StageContext, known_cluster_uid
 from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
-from actions.run.objects.survey import ObjectListing, Unanswered, fetch_kinds, look, resource_name, survey
+from actions.run.objects.survey import ObjectListing, Unanswered, fetch_kinds, look, sentences_of, survey_as_far
 from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.records import NODE_CLAIM
@@ -45,7 +42,6 @@ ACCOUNT_SETTLE_SECONDS = 60.0
 """Time for the account to catch up: interfaces and endpoints go after what they were made for."""
 _ACCOUNT_LOOK_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
-_NAMED = 3
 _NO_OBJECTS = frozenset({RULE_VERSION, IMAGE_VERSION, RELEASE_VERSION})
 """API versions in records of what the run owns outside of the cluster, or by Helm."""
 _UNRECORDED = "carries the run's label, but the run never recorded making it"
@@ -245,7 +241,7 @@ class _Left(msgspec.Struct, frozen=True):
         reasons = {one: self._reason(one, kept) for one in self.judged}
         leftovers = (_line(one) for one, reason in reasons.items() if not reason)
         retained = (f"{one.entry.describe()}: {reason}{_command(one)}" for one, reason in reasons.items() if reason)
-        return AuditReport(tuple(leftovers), tuple(retained), tuple(_sentence(one) for one in self.unasked))
+        return AuditReport(tuple(leftovers), tuple(retained), tuple(sentences_of(self.unasked)))
 
     def _reason(self, one: ClassifiedObject, kept: Set[str]) -> str:
         """Return why an object is kept on purpose; empty if it is not."""
@@ -258,9 +254,9 @@ async def _left(context: StageContext) -> _Left:
     """Search for objects with the run's label, and for objects of the inventory that are not recorded as deleted."""
     connection = await context.connect(ONCE)
     known = await fetch_kinds(connection)
-    labelled = await survey(connection, known.kinds, selector=f"{RUN_LABEL}={context.view.id}")
     live = [item for item in context.view.owned if _may_be_left(item)]
-    labelled = await _within_namespaces(connection, known.kinds, labelled, context)
+    names = sorted({context.namespace, *(item.namespace for item in context.view.owned)} - {""})
+    labelled = await survey_as_far(connection, known.kinds, names, selector=f"{RUN_LABEL}={context.view.id}")
     entries = {entry.uid: entry for entry in labelled.entries}
     unasked = [*known.unasked, *labelled.unasked]
     for item in live:
@@ -272,34 +268,6 @@ async def _left(context: StageContext) -> _Left:
     judge = DeletionGuard(context, connection, inventory_of(context))
     contents = await judge.judged(ObjectListing(tuple(entries.values()), tuple(unasked)))
     return _Left(contents.judged, contents.unasked, {item.uid: item.stage for item in live if item.uid})
-
-
-async def _within_namespaces(
-    connection: ClusterConnection, kinds: Sequence[ApiResource], found: ObjectListing, context: StageContext
-) -> ObjectListing:
-    """Add the objects in the run's namespaces, of kinds that may not be listed in the whole cluster.
-
-    What stays unanswered is one answer: the kinds that were not looked at outside of these namespaces.
-    """
-    refused = {one.resource for one in found.unasked if not one.may_pass}
-    if not refused:
-        return found
-    names = sorted({context.namespace, *(item.namespace for item in context.view.owned)} - {""})
-    asked = [kind for kind in kinds if kind.is_namespaced and resource_name(kind) in refused]
-    answers = [
-        await survey(connection, asked, namespace=name, selector=f"{RUN_LABEL}={context.view.id}") for name in names
-    ]
-    outside = Unanswered(
-        "list", f"{counted(len(refused), 'kind')} outside of {listed(names, _NAMED)}: {listed(sorted(refused), _NAMED)}"
-    )
-    return ObjectListing(
-        (*found.entries, *(entry for answer in answers for entry in answer.entries)),
-        (
-            *(one for one in found.unasked if one.may_pass),
-            outside,
-            *(one for answer in answers for one in answer.unasked),
-        ),
-    )
 
 
 def _may_be_left(item: OwnedObject) -> bool:
@@ -315,7 +283,3 @@ def _line(one: ClassifiedObject) -> str:
 def _command(one: ClassifiedObject) -> str:
     entry = one.entry
     return removal_of_object(entry.kind, entry.group, entry.namespace, one_line(entry.name))
-
-
-def _sentence(one: Unanswered) -> str:
-    return f"{'The audit' if one.may_pass else 'This user'} {one.clause()}."

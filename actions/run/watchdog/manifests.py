@@ -1,7 +1,7 @@
 """The objects of a watchdog: service account, a role of one namespace each with its binding, and the CronJob. Pure.
 
 It may read and annotate the Lease of its run, and suspend, or delete where there is no suspension, the objects of
-the run that hold accelerators: each by its name.
+the run that hold accelerators: each by its name. A Job of Volcano is stopped by a Command, which has no name before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from actions.base.own_images import PYTHON, own_image
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
 from actions.cluster.objects.client import Document
+from actions.cluster.objects.operations import VOLCANO_COMMANDS, volcano_command
 from actions.run.limits.rules import WATCHDOG_PREFIX
 from actions.run.state.planner import JOB_KINDS
 from actions.run.state.view import OwnedObject, RunView, StageState
@@ -44,7 +45,9 @@ class WatchedObject(msgspec.Struct, frozen=True):
     name: str
     uid: str
     patch: dict[str, Any] | None
-    """`None` if it is deleted."""
+    """`None` if it is deleted, or asked to stop by a Command."""
+    command: dict[str, Any] | None = None
+    """The Command of Volcano that stops it."""
 
     @property
     def path(self) -> str:
@@ -67,7 +70,9 @@ def _watched(item: OwnedObject, namespace: str) -> WatchedObject | None:
     if kind is None or not (kind.suspended_by or kind in JOBS or kind.plural == "pods"):
         return None
     where = item.namespace or namespace
-    return WatchedObject(group, version, kind.plural, item.kind, where, item.name, item.uid, _patch_of(kind))
+    stops = next(iter(kind.suspending), "")
+    command = volcano_command(item.api_version, item.kind, item.name, item.uid, stops) if stops else None
+    return WatchedObject(group, version, kind.plural, item.kind, where, item.name, item.uid, _patch_of(kind), command)
 
 
 def _patch_of(kind: KubeKind) -> dict[str, Any] | None:
@@ -136,7 +141,13 @@ def config_of(view: RunView, objects: Sequence[WatchedObject], store: str) -> di
         "minutes": view.limits.watchdog_minutes,
         "lease": f"{leases_path(store)}/{lease_name(view.id)}",
         "targets": [
-            {"path": one.path, "name": f"{one.kind}/{one.namespace}/{one.name}", "uid": one.uid, "patch": one.patch}
+            {
+                "path": one.path,
+                "name": f"{one.kind}/{one.namespace}/{one.name}",
+                "uid": one.uid,
+                "patch": one.patch,
+                "command": one.command and [VOLCANO_COMMANDS.path(one.namespace), one.command],
+            }
             for one in objects
         ],
     }
@@ -148,14 +159,19 @@ def program_text() -> str:
 
 
 def _rules(objects: Sequence[WatchedObject]) -> Iterator[client.V1PolicyRule]:
-    for one in objects:
-        yield _rule(one.group, one.plural, one.name, "delete" if one.patch is None else "patch")
-
-
-def _rule(group: str, plural: str, name: str, verb: str) -> client.V1PolicyRule:
     from kubernetes.aio.client import V1PolicyRule
 
-    return V1PolicyRule(api_groups=[group], resources=[plural], resource_names=[name], verbs=["get", verb])
+    for one in objects:
+        verbs = () if one.command else ("delete" if one.patch is None else "patch",)
+        yield _rule(one.group, one.plural, one.name, *verbs)
+    if any(one.command for one in objects):
+        yield V1PolicyRule(api_groups=["bus.volcano.sh"], resources=[VOLCANO_COMMANDS.plural], verbs=["create"])
+
+
+def _rule(group: str, plural: str, name: str, *verbs: str) -> client.V1PolicyRule:
+    from kubernetes.aio.client import V1PolicyRule
+
+    return V1PolicyRule(api_groups=[group], resources=[plural], resource_names=[name], verbs=["get", *verbs])
 
 
 def _cron_spec(name: str, labels: dict[str, str], config: dict[str, Any]) -> client.V1CronJobSpec:

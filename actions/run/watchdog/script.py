@@ -4,7 +4,7 @@ It reads the run's Lease. When that was not renewed for longer than allowed, it 
 each by name and uid, and notes on the Lease why. It deletes what cannot be suspended. What has ended is left alone.
 
 Its configuration is JSON in `EKSML_WATCHDOG`: `run`, `minutes`, `lease` (a path of the API), and `targets`, each with
-`path`, `name`, `uid` and `patch` (`null` to delete).
+`path`, `name`, `uid`, `patch` (`null` to delete) and `command` (the path and the object to create instead, or `null`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEASE = "eksml.dev/lease"
 MANAGER = "eksml-watchdog"
 QUIET = ("parked", "torn down")
 """States of a run that holds no accelerators."""
-ENDED = {"Complete", "Completed", "Succeeded", "Failed", "Terminated", "Aborted", "Finished"}
+ENDED = {"Complete", "Completed", "Succeeded", "Failed", "Terminated", "Aborting", "Aborted", "Finished"}
 _SECONDS = 20.0
 _MISSING = 404
 _CONFLICT = 409
@@ -123,6 +123,9 @@ def stop(api: Api, target: dict[str, Any]) -> str:
         found = api.call("GET", path)
         if (found.get("metadata") or {}).get("uid") != uid or has_ended(found):
             return ""
+        if target.get("command"):
+            api.call("POST", *target["command"])
+            return f"suspended {target['name']}"
         if target["patch"] is None:
             options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
             api.call("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions", **options})

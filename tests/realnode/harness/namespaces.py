@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,8 @@ _MOST_WATCHERS = 4096
 PARENT = "parent.pid"
 """The file, in a cluster's folder, with the id that the parent of its first process has outside."""
 _PREFIX = "realnode-"
+_ENDING_SECONDS = 20.0
+"""Until processes that the kernel has killed are out of their control group: seconds on a machine that is busy."""
 _ENTER = (
     "setpriv", "--pdeathsig", "KILL", "--",
     "unshare", "--pid", "--net", "--mount", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc", "--",
@@ -99,9 +103,25 @@ def _remove_unless_locked(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    for root in CGROUPS.glob(f"*/{folder.name}") if (CGROUPS / "memory").is_dir() else CGROUPS.glob(folder.name):
-        for path, _, _ in os.walk(root, topdown=False):
-            os.rmdir(path)
     if (before := folder / "huge-pages").exists():
         _HUGE_PAGES.write_text(before.read_text(encoding="ascii"), encoding="ascii")
+    for root in CGROUPS.glob(f"*/{folder.name}") if (CGROUPS / "memory").is_dir() else CGROUPS.glob(folder.name):
+        for path, _, _ in os.walk(root, topdown=False):
+            _remove_group(Path(path))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_group(path: Path) -> None:
+    """Remove a control group once its last process has ended.
+
+    Raises:
+        OSError: One has not ended in time.
+    """
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while True:
+        try:
+            return path.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)

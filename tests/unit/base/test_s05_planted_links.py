@@ -40,9 +40,9 @@ def test_s05_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path
 
 def test_s05_a_journal_is_not_made_through_a_link(tmp_path: Path) -> None:
     target = tmp_path / "elsewhere"
-    (tmp_path / "journal.db").symlink_to(target)
+    (tmp_path / "journal.jsonl").symlink_to(target)
     with pytest.raises(JournalError):
-        create_journal(tmp_path / "journal.db", creation(), SystemClock())
+        create_journal(tmp_path / "journal.jsonl", creation(), SystemClock())
     assert not target.exists()
 
 
@@ -73,7 +73,7 @@ def test_s05_whatever_the_umask_what_is_made_is_private(tmp_path: Path) -> None:
         writer = OutputWriter(folder, "work")
         writer.open()
         writer.close()
-        create_journal(folder / "journal.db", creation(), SystemClock())
+        create_journal(folder / "journal.jsonl", creation(), SystemClock())
     finally:
         os.umask(before)
     open_to_others = [path for path in folder.rglob("*") if path.stat().st_mode & 0o077]

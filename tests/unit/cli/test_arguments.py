@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.errors import ConsoleError
-from tui.cli.arguments import parse_arguments
+from actions.base.errors import ConfigError, ConsoleError
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from tui.cli.arguments import VERSION, parse_arguments
 from tui.cli.main import main
 from tui.cli.streams import speaks_unicode
+from tui.cli.target import followed_contexts
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,8 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
         (["runs", "lst"], "eksml-tui runs: error: there is no verb 'lst'; list?\nSee eksml-tui runs --help\n"),
         (
             ["pods", "-o", "xml"],
-            "eksml-tui pods: error: --output/-o cannot be 'xml'; it is one of table, wide, json, yaml, csv\n"
+            "eksml-tui pods: error: --output/-o cannot be 'xml'; "
+            "it is one of table, wide, json, jsonl, yaml, csv, name\n"
             "See eksml-tui pods --help\n",
         ),
     ],
@@ -194,3 +197,80 @@ def test_all_wrong_parameters_are_named_at_once(capsys: pytest.CaptureFixture[st
 def test_a_title_of_the_form_names_its_parameter(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "bionemo-esm1nv", "results=/fsx/b"]) == 2
     assert "Did you mean experiment_dir?" in capsys.readouterr().err
+
+
+_KUBECONFIG = """
+current-context: west
+contexts:
+- {name: west, context: {cluster: one, user: u}}
+- {name: arn:aws:eks:us-east-1:444455556666:cluster/east, context: {cluster: two, user: u}}
+- {name: west-as-viewer, context: {cluster: one, user: v}}
+clusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}, {name: two, cluster: {server: 'https://127.0.0.1:2'}}]
+users: [{name: u, user: {token: t}}, {name: v, user: {token: v}}]
+"""
+_EAST = "arn:aws:eks:us-east-1:444455556666:cluster/east"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wanted", "followed"),
+    [
+        ("", [], ()),
+        ("", ["east", "west"], ("west", _EAST)),
+        ("", ["east"], (_EAST,)),
+        ("west-as-viewer", ["east"], ("west-as-viewer", _EAST)),
+        ("", ["all"], ("west", _EAST)),
+        ("west-as-viewer", ["all"], ("west-as-viewer", _EAST)),
+    ],
+)
+def test_contexts_are_followed_by_name_or_one_of_each_cluster_the_chosen_one_first(
+    chosen: str, wanted: list[str], followed: tuple[str, ...], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(_KUBECONFIG)
+    assert followed_contexts(ClusterTarget(kubeconfig, chosen), wanted) == followed
+
+
+def test_a_context_that_is_none_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(_KUBECONFIG)
+    with pytest.raises(ConfigError, match="no context 'north'") as refused:
+        followed_contexts(ClusterTarget(kubeconfig), ["west", "north"])
+    assert "west-as-viewer" in refused.value.hint
+
+
+def test_several_contexts_are_for_the_console_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_arguments(["--contexts", "a, b"]).contexts == ["a", "b"]
+    with pytest.raises(SystemExit):
+        parse_arguments(["--contexts", "a,b", "nodes"])
+    assert "nodes asks one: give --context" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["help"], 0, "usage: eksml-tui [-h]"),
+        (["help", "runs", "resume"], 0, "usage: eksml-tui runs resume "),
+        (["help", "pod"], 2, "there is no command 'pod'; pods?"),
+        (["help", "runs", "lst"], 2, "there is no verb 'lst'; list?"),
+        (["version"], 0, f"eksml-tui {VERSION}\n"),
+        (["-V"], 0, f"eksml-tui {VERSION}\n"),
+        (["runs"], 2, "usage: eksml-tui runs [-h] VERB"),
+        (["prices"], 2, "usage: eksml-tui prices [-h] VERB"),
+        (["get", "nodes"], 2, "there is no command 'get'; nodes, pods"),
+        (["nodes", "--namspace", "x"], 2, "unrecognized arguments: --namspace x; --namespace?"),
+        (["pods", "--no-header"], None, ""),
+        (["logs", "x", "--tail", "-1"], 2, "--tail"),
+        (["logs", "x", "--since", "soon"], 2, "write 90s, 2m or 1h30m"),
+    ],
+)
+def test_habits_of_other_programs_are_answered(
+    words: list[str], code: int | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if code is None:  # as argparse has it, the beginning of an option is enough
+        assert parse_arguments(words).no_headers is True
+        return
+    try:
+        ended: object = main(words)
+    except SystemExit as error:
+        ended = error.code
+    assert (ended, said in "".join(capsys.readouterr())) == (code, True)

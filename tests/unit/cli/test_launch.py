@@ -11,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
+from actions.blueprint.launch_plan import loss_without_store
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import client
 from actions.run.client import list_runs, load_run
 from actions.run.doctor import names
-from actions.run.doctor.report import DoctorLine
+from actions.run.doctor.cluster import is_alone
+from actions.run.doctor.report import DoctorLine, require_passed
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
 from tui.cli import launch
@@ -86,9 +88,12 @@ def test_for_programs_it_is_a_document(capsys: pytest.CaptureFixture[str]) -> No
     ids=["own cluster", "existing cluster", "store", "rehearsal", "demo"],
 )
 def test_a_launch_without_a_store_says_what_would_be_lost(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["launch", WORDS[1], *words]) != 0  # there is no terminal to ask on
+    monkeypatch.setattr(launch, "chosen_target", lambda _: ChosenTarget(ClusterTarget()))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "no", raising=False)
+    assert main(["launch", WORDS[1], *words, "--no-checks"]) != 0
     printed = capsys.readouterr().err
     assert ("Without a store" in printed) is bool(said)
     assert said in printed
@@ -152,9 +157,19 @@ def test_a_launch_of_another_cluster_or_after_a_teardown_is_not_refused(monkeypa
     assert len(list_runs()) == 3
 
 
-def test_a_check_that_failed_refuses_unless_it_is_waived(capsys: pytest.CaptureFixture[str]) -> None:
-    line = DoctorLine("terraform", CheckResult.FAILED, "not on PATH.", "Install it.", is_blocking=True)
-    with pytest.raises(RefusedError, match="terraform"):
-        launch._require_passed([line], waived=[])
-    launch._require_passed([line], waived=["terraform"])
-    assert "Install it." in capsys.readouterr().err
+def test_a_check_that_failed_refuses_unless_it_is_waived() -> None:
+    line = DoctorLine("terraform", CheckResult.FAILED, "It is not on PATH.", "Install it.", is_blocking=True)
+    with pytest.raises(RefusedError) as refusal:
+        require_passed([line], waived=[], waiver=launch._waiver)
+    assert refusal.value.sentence() == (
+        "The launch would fail: terraform: It is not on PATH. Install it. To launch anyway: --waive 'terraform'."
+    )
+    require_passed([line], waived=["terraform"], waiver=launch._waiver)
+
+
+def test_a_run_that_its_cluster_does_not_keep_is_said_to_be_on_this_machine_alone() -> None:
+    detail = "The run is on this machine alone: this user may not get leases.coordination.k8s.io in training."
+    lines = [DoctorLine("store in the cluster", CheckResult.PASSED, detail)]
+    assert is_alone(lines)
+    assert "this machine alone has the run: if it is lost" in loss_without_store(existing_cluster=True, is_alone=True)
+    assert not is_alone([replace(lines[0], detail="The run is kept in eksml-tui as well.")])

@@ -108,8 +108,9 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("--kubeconfig kubeconfig --context a", ["arn:aws:eks:us-west-2:1:cluster/a"]),
         ("--kubeconfig kubeconfig nodes --context arn:aws:e", ["eks:us-west-2:1:cluster/a"]),  # behind bash's colon
         ("--kubeconfig absent nodes --context a", []),
-        ("nodes --output=js", ["json"]),
-        ("nodes --output=", ["csv", "json", "table", "wide", "yaml"]),
+        ("nodes --output=js", ["json", "jsonl"]),
+        ("events --output=", ["csv", "json", "jsonl", "table", "wide", "yaml"]),
+        ("plan efa-nccl-tests nodes=1 instance_t", ["instance_type="]),
         ("--theme=dark runs ta", ["takeover"]),
         ("read log gi", ["given.log"]),
         ("read -o csv log gi", ["given.log"]),

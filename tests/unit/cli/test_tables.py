@@ -6,20 +6,26 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from aiohttp import web
+from msgspec.structs import replace
 
-from actions.base.errors import AccessError
+from actions.base.errors import AccessError, UsageError
 from actions.base.executors import in_thread
 from actions.base.wording import aligned_text
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.fleet.facts import PodFacts
 from tests.unit.cluster.faults import page, refusal
 from tests.unit.cluster.samples import EVENT, NODE, POD
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tui.cli.arguments import parse_arguments
 from tui.cli.main import function_of
-from tui.cli.tables.output import formatted
+from tui.cli.tables.cluster import pod_document
+from tui.cli.tables.follow import ChangedRows
+from tui.cli.tables.output import formatted, in_order
 
 DOCUMENT = json.dumps(
     {
@@ -64,6 +70,46 @@ def test_rows_by_name_a_single_row_and_lists_of_objects() -> None:
     assert formatted("csv", '{"a": [{"b": 1}]}') == 'a\n"[{""b"":1}]"\n'
 
 
+def test_lines_of_json_and_names_have_a_row_a_line() -> None:
+    assert [json.loads(line) for line in formatted("jsonl", DOCUMENT, rows="rows").splitlines()] == json.loads(
+        DOCUMENT
+    )["rows"]
+    assert formatted("name", DOCUMENT, rows="rows", noun="node") == "node/x\nnode/y,\n"
+
+
+def test_rows_are_in_the_order_of_a_column_unknown_ones_last() -> None:
+    rows: list[dict[str, Any]] = [
+        {"n": 10, "labels": {"a.b/c": "x"}},
+        {"n": None, "labels": {}},
+        {"n": 9, "labels": {"a.b/c": "a"}},
+    ]
+    for column, found in (
+        ("n", [9, 10, None]),
+        ("-n", [10, 9, None]),
+        ("labels.a.b/c", [9, 10, None]),
+        ("", [10, None, 9]),
+    ):
+        assert [row["n"] for row in in_order(rows, column, lambda row: row, ["n"])] == found
+    with pytest.raises(UsageError, match="no column 'm'"):
+        in_order(rows, "m", lambda row: row, ["n"])
+
+
+async def test_what_comes_is_printed_once_below_the_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ChangedRows[PodFacts](
+        parse_arguments(["pods"]), ["NAME", "PHASE"], lambda pod: [pod.name, pod.phase], pod_document, noun="pod"
+    )
+    first, other = PodFacts("1", "ns", "a", phase="Pending"), PodFacts("2", "ns", "longer", phase="Running")
+    await rows.replace([first])
+    rows.upsert(first)
+    rows.upsert(other)
+    rows.remove(other)
+    await rows.replace([replace(first, phase="Failed")])
+    rows.health(SourceHealth(Health.RECONNECTING, "it is away", 0.0))
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == ["NAME  PHASE", "a     Pending", "longer  Running", "a       Failed"]
+    assert printed.err == "eksml-tui: reconnecting: it is away\n"
+
+
 def test_columns_are_aligned() -> None:
     assert aligned_text([["A", "N"], ["long", "7"]], right=(1,)) == "A     N\nlong  7\n"
 
@@ -104,9 +150,46 @@ async def test_pods_are_printed_with_their_fields(
     assert "esm1nv-pretraining-worker-0" in text
     (pod,) = json.loads(await _printed(["pods", "-o", "json"], tmp_path, capsys))
     assert (pod["namespace"], pod["requests"]["gpu"]) == ("default", 4)
-    assert await _printed(["-n", "training", "pods"], tmp_path, capsys) == "No pods.\n"
+    assert await _printed(["-n", "training", "pods"], tmp_path, capsys) == "No pods in training.\n"
     head = await _printed(["pods", "-n", "training", "-o", "csv"], tmp_path, capsys)
     assert head.startswith("namespace,name,phase,")
+
+
+async def test_labels_select_and_are_columns(
+    tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def labelled(request: web.Request) -> web.StreamResponse:
+        asked.append((request.path, request.query.get("labelSelector", "")))
+        if "as=Table" in request.headers["Accept"] and request.path in ("/api/v1/pods", "/api/v1/nodes"):
+            of = POD if request.path.endswith("pods") else NODE
+            metadata = of["metadata"] | {"labels": {"team.x/y": "a"}}
+            row = {"cells": [], "object": {"metadata": metadata}}
+            return web.json_response({"kind": "Table", "metadata": {"resourceVersion": "1"}, "rows": [row]})
+        return await _cluster(request)
+
+    async with serving(labelled) as address:
+        where = ["--kubeconfig", str(write_kubeconfig(tmp_path, address))]
+        for words in (["pods", "-A"], ["nodes"]):
+            options = parse_arguments([*where, *words, "-l", "team=a", "-L", "team.x/y,none"])
+            assert await in_thread("command", function_of(options.command), options) == 0
+            head, row = capsys.readouterr().out.splitlines()[:2]
+            assert (head.split()[-2:], row.split()[-2:]) == (["Y", "NONE"], ["a", "-"])
+            options.output = "jsonl"
+            assert await in_thread("command", function_of(options.command), options) == 0
+            assert json.loads(capsys.readouterr().out)["labels"] == {"team.x/y": "a", "none": None}
+    assert ("/api/v1/nodes", "team=a") in asked
+    assert {query for path, query in asked if path == "/api/v1/pods"} == {"team=a", ""}  # of all pods for sums of nodes
+
+
+async def test_titles_and_bars_are_for_people(
+    tmp_path: Path, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (await _printed(["nodes"], tmp_path, capsys)).startswith("NAME ")
+    assert len((await _printed(["nodes", "--no-headers"], tmp_path, capsys)).splitlines()) == 1
+    assert await _printed(["pods", "-n", "training", "--no-headers"], tmp_path, capsys) == ""
+    assert (await _printed(["nodes", "-o", "name"], tmp_path, capsys)).startswith("node/")
 
 
 async def test_a_refusal_of_all_namespaces_names_the_option_for_one(tmp_path: Path, kubeconfig: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
 from tests.unit.cluster.clocks import HastyClock
@@ -84,22 +85,27 @@ class Running:
                 await asyncio.sleep(0.005)
 
 
+def reflector_of(session: KubeSession, mirror: Mirror, clock: HastyClock, **options: Any) -> Reflector[dict[str, Any]]:
+    """A reflector of things, not yet at work."""
+    return Reflector(
+        session,
+        "/apis/x/v1/things",
+        decode=_decode,
+        identify=lambda item: str(item["metadata"]["uid"]),
+        sink=mirror,
+        clock=clock,
+        **options,
+    )
+
+
 @asynccontextmanager
 async def reflecting(
     folder: Path, *replies: Reply, streamed: bool = False, idle_seconds: float = 30.0, rest_seconds: float = 0.0
 ) -> AsyncIterator[Running]:
     script, mirror, clock = Script(*replies), Mirror(), HastyClock()
     async with session_to(script, folder) as session:
-        reflector = Reflector(
-            session,
-            "/apis/x/v1/things",
-            decode=_decode,
-            identify=lambda item: str(item["metadata"]["uid"]),
-            sink=mirror,
-            clock=clock,
-            idle_seconds=idle_seconds,
-            prefers_watch_list=streamed,
-            rest_seconds=rest_seconds,
+        reflector = reflector_of(
+            session, mirror, clock, idle_seconds=idle_seconds, prefers_watch_list=streamed, rest_seconds=rest_seconds
         )
         task = asyncio.create_task(reflector.run())
         try:

@@ -17,7 +17,7 @@ from actions.cluster.state.decode import (
     workload_decoder,
 )
 from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
-from actions.fleet.facts import NOTHING, PodFacts, Resources
+from actions.fleet.facts import NOTHING, PodFacts, Resources, state_of
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
 
 GIB = 1 << 30
@@ -139,6 +139,24 @@ def test_a_node_is_read_whole() -> None:
     assert node.pods_allocatable == 234
     assert (node.is_ready, node.is_schedulable) == (True, False)
     assert node.taints == ("nvidia.com/gpu:NoSchedule", "team=ml:NoExecute")
+
+
+def test_what_hyperpod_has_against_a_node_stands_beside_its_state() -> None:
+    document = copy.deepcopy(NODE)
+    health = {"node-health-status": "Unschedulable", "deep-health-check-status": "Failed"}
+    document["metadata"]["labels"] |= {f"sagemaker.amazonaws.com/{name}": text for name, text in health.items()}
+    assert state_of(decode_node(msgspec.json.encode(document))) == "Ready,Cordoned,Unschedulable,DeepHealthCheckFailed"
+    document["metadata"]["labels"] |= {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
+    assert state_of(decode_node(msgspec.json.encode(document))) == "Ready,Cordoned,DeepHealthCheckFailed"
+
+
+def test_a_warning_with_which_pods_start_is_none() -> None:
+    event = {"metadata": {"name": "e", "uid": "u"}, "type": "Warning", "involvedObject": {"kind": "Pod", "name": "p"}}
+    told = {
+        reason: decode_event(msgspec.json.encode(event | {"reason": reason})).is_warning
+        for reason in ("FailedToRetrieveImagePullSecret", "FailedScheduling")
+    }
+    assert told == {"FailedToRetrieveImagePullSecret": False, "FailedScheduling": True}
 
 
 def test_an_eks_node_group_names_pool_and_capacity_in_its_own_way() -> None:

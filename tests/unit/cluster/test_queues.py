@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from actions.cluster.queues import BY_KUEUE, COMPUTED, QueueShare, WorkQueue, queues_of
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiAccessError, ApiMissingError, ApiStatus
+from actions.cluster.kinds import KINDS
+from actions.cluster.queues import BY_KUEUE, COMPUTED, QueueShare, WorkQueue, fetch_queues, queues_of
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -102,6 +108,77 @@ def test_what_was_preempted_says_by_what_and_a_requeued_one_waits_from_then_on()
     queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, late, WORK[0]], {}), "team")
     assert [one.name for one in queue.pending] == ["job-late", "job-early"]
     assert queue.pending[1].reason == "Evicted: not ready in time"
+
+
+RECORDED = Path(__file__).parents[2] / "fixtures" / "queues"
+
+
+def recorded(name: str) -> list[Document]:
+    return list(json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))["items"])
+
+
+def test_what_kueue_lends_is_borrowed_and_what_it_takes_back_says_by_what() -> None:
+    lent = the_queue(queues_of(recorded("borrowed"), {}), "team-a")
+    assert (lent.parent, lent.state) == ("research", "Active")
+    assert lent.shares == (QueueShare("nodes", "cpu", "2", "3", "1"),)
+    assert [(one.job, one.state, one.reason) for one in lent.work] == [("Job/ml/borrower", "admitted", "")]
+    queues = queues_of(recorded("preempted"), {})
+    assert the_queue(queues, "team-a").shares == (QueueShare("nodes", "cpu", "2", "0", "0"),)
+    assert the_queue(queues, "team-b").shares == (QueueShare("nodes", "cpu", "2", "2", "0"),)
+    assert [(one.job, one.state) for one in the_queue(queues, "team-b").work] == [("Job/ml/owner", "admitted")]
+    (taken,) = the_queue(queues, "team-a").pending
+    assert (taken.job, taken.position) == ("Job/ml/borrower", 1)
+    assert taken.reason.startswith("couldn't assign flavors to pod set main: insufficient unused quota for cpu")
+    assert "Preempted: Preempted to accommodate a workload" in taken.reason
+    assert "due to reclamation within the cohort; preemptor path: /research/team-b" in taken.reason
+
+
+class Asked:
+    """The API server of a cluster whose user may list what a test says."""
+
+    server = context = "demo"
+
+    def __init__(self, groups: Sequence[str], refused: Sequence[str] = ()) -> None:
+        self.paths: list[str] = []
+        self._groups, self._refused = groups, refused
+
+    async def request(self, _method: str, path: str, **_more: object) -> bytes:
+        self.paths.append(path)
+        group, kind = path.removeprefix("/apis/").partition("/")[0], path.rpartition("/")[2]
+        if path == "/apis":
+            return json.dumps({"groups": [{"name": name} for name in self._groups]}).encode()
+        if group not in self._groups or "visibility" in path:
+            raise ApiMissingError(f"{path} is not there.", status=ApiStatus(404))
+        if path.count("/") == 3:
+            kinds = [row for row in KINDS if row.group == group]
+            served = [{"name": row.plural, "kind": row.kind, "namespaced": row.is_namespaced} for row in kinds]
+            return json.dumps({"resources": served}).encode()
+        if kind in self._refused:
+            raise ApiAccessError(f"{kind} is forbidden", status=ApiStatus(403))
+        items = [one for one in recorded("preempted") if f"{one['kind'].lower()}s" == kind]
+        return json.dumps({"items": items}).encode()
+
+
+async def test_without_kueue_and_volcano_one_request_says_so() -> None:
+    asked = Asked(["batch"])
+    found = await fetch_queues(cast("KubeSession", asked))
+    assert found.remarks == ("Kueue is not installed here.", "Volcano is not installed here.")
+    assert asked.paths == ["/apis"]
+
+
+async def test_a_user_of_one_namespace_sees_the_place_of_their_work_and_what_they_may_not_see() -> None:
+    asked = Asked(["kueue.x-k8s.io"], refused=["clusterqueues", "cohorts"])
+    found = await fetch_queues(cast("KubeSession", asked), "ml")
+    assert found.remarks == (
+        "You may not list clusterqueues, cohorts of Kueue: they are not shown.",
+        "Volcano is not installed here.",
+    )
+    assert [(queue.name, queue.state, len(queue.work)) for queue in found.queues] == [
+        ("team-a", "not seen", 1),
+        ("team-b", "not seen", 1),
+    ]
+    assert [work.position for work in found.places_of("Job", "ml", "borrower")] == [1]
+    assert "/apis/kueue.x-k8s.io/v1beta1/namespaces/ml/workloads" in asked.paths
 
 
 def test_work_is_shown_without_the_queue_that_may_not_be_seen() -> None:

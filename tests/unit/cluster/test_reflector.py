@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from actions.base.errors import AccessError
 from actions.cluster.watch.health import Health, SourceHealth
 from tests.support.virtual import virtually
-from tests.unit.cluster.faults import bookmark, event, page, refusal, stream, text, thing, trouble
-from tests.unit.cluster.reflecting import reflecting
+from tests.unit.cluster.clocks import HastyClock
+from tests.unit.cluster.faults import Reply, Script, bookmark, event, page, refusal, stream, text, thing, trouble
+from tests.unit.cluster.reflecting import Mirror, reflecting, reflector_of
+from tests.unit.cluster.servers import session_to
 
 
 async def test_it_lists_then_watches_from_the_lists_version(tmp_path: Path) -> None:
@@ -199,6 +202,15 @@ async def test_refusals_are_shown_and_tried_again_slowly(tmp_path: Path, code: i
         assert sum(it.clock.slept) > 2
 
 
+async def test_a_missing_right_is_asked_for_seldom_and_other_credentials_soon(tmp_path: Path) -> None:
+    for code, least, most in ((403, 600.0, 1200.0), (401, 30.0, 60.0)):
+        refused = [refusal(code, "No")] * 12
+        async with reflecting(tmp_path, *refused, page([], 9), stream(then="hang")) as it:
+            await it.mirror.until(lambda it=it: it.mirror.saw(Health.LIVE))  # type: ignore[misc]
+            assert it.clock.slept[0] < 2
+            assert least <= max(it.clock.slept) <= most
+
+
 async def test_a_kind_that_is_not_there_is_asked_for_slowly_and_by_no_stream(tmp_path: Path) -> None:
     missing, look = refusal(404, "NotFound"), page([], 8)
     changes = stream(event("ADDED", thing("a", 9)), bookmark(10, ends_initial=True), then="hang")
@@ -267,3 +279,34 @@ async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
         await it.until_requests(2)
         it.task.cancel()
         await asyncio.wait_for(closed.wait(), 60)
+
+
+_WHOLE = stream(event("ADDED", thing("a", 1)), bookmark(2, ends_initial=True), then="hang")
+_PAGE = page([thing("a", 1)], 2)
+
+
+@pytest.mark.parametrize(
+    ("replies", "kinds"),
+    [
+        ((_WHOLE,), ["stream"]),
+        ((refusal(422, "Invalid"), _PAGE), ["stream", "list"]),
+        ((refusal(403, "Forbidden", "may list, may not watch"), _PAGE), ["stream", "list"]),
+        ((stream(event("ADDED", thing("b", 1)), then="cut"), _PAGE), ["stream", "list"]),
+    ],
+    ids=["streamed", "not-served", "no-watch", "cut"],
+)
+async def test_one_list_is_streamed_or_else_read_in_pages(
+    tmp_path: Path, replies: tuple[Reply, ...], kinds: list[str]
+) -> None:
+    script, mirror = Script(*replies), Mirror()
+    async with session_to(script, tmp_path) as session:
+        assert await reflector_of(session, mirror, HastyClock(), prefers_watch_list=True).run_once() == 0
+    assert (mirror.replaced, script.kinds) == ([["a"]], kinds)
+
+
+async def test_one_list_that_is_refused_raises(tmp_path: Path) -> None:
+    script = Script(refusal(403, "Forbidden", "may not"))
+    async with session_to(script, tmp_path) as session:
+        with pytest.raises(AccessError, match="may not"):
+            await reflector_of(session, Mirror(), HastyClock(), prefers_watch_list=True).run_once()
+    assert script.kinds == ["stream", "list"]

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from actions.cluster.diagnose.codes import Severity
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.parse_input import parse_evidence
 from actions.cluster.diagnose.select import ObjectSelector, select_evidence
-from tests.unit.diagnose.samples import Document, a_node, an_event, why
+from tests.unit.diagnose.samples import Document, a_container, a_node, a_pod, an_event, why
 from tests.unit.diagnose.troubles import workload
 
 GPUS = {"nvidia.com/gpu": "8"}
@@ -99,6 +100,45 @@ def test_a_node_group_at_its_greatest_size_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limits", "used", "code", "said"),
+    [
+        ({"cpu": "2"}, {"cpu": "0"}, "NODEPOOL_LIMIT", 'NodePool "limited" has reached its resource limit (cpu 2,'),
+        ({"cpu": "8"}, {"cpu": "6500m"}, "NODEPOOL_LIMIT", "(cpu 8, of which 6500m is in use): no node"),
+        ({"cpu": "8"}, {"cpu": "5"}, "NODEPOOL_MISMATCH", 'No instance type in NodePool "limited" fits train-0'),
+        ({"cpu": "many"}, {}, "NODEPOOL_MISMATCH", "No instance type in NodePool"),
+        ({}, {}, "NODEPOOL_MISMATCH", "No instance type in NodePool"),
+    ],
+)  # fmt: skip
+def test_a_limit_of_a_pool_of_which_karpenter_says_nothing(
+    limits: Document, used: Document, code: str, said: str
+) -> None:
+    told = (
+        "Failed to schedule pod, no instance type has enough resources, requirements=karpenter.sh/capacity-type In"
+        " [on-demand], karpenter.sh/nodepool In [limited], made In [limited], "
+        'resources={"cpu":"3","pods":"2"}'
+    )
+    event = {
+        "kind": "Event",
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "message": told,
+        "involvedObject": {"kind": "Pod", "name": "train-0", "namespace": "ml"},
+    }
+    pool = {
+        "kind": "NodePool",
+        "metadata": {"name": "limited"},
+        "spec": {"limits": limits},
+        "status": {"resources": used, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    (found,) = why(
+        waiting("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.", event, pool)
+    )
+    assert found.code.value == code
+    assert said in found.headline
+    assert told in found.evidence
+
+
+@pytest.mark.parametrize(
     ("reason", "code", "words"),
     [
         ("PreemptionByScheduler", "KILLED_SIGKILL", "preempted it for a pod of a higher priority"),
@@ -134,10 +174,10 @@ NOT_STARTED = (
 """As containerd 1.6.20 said it of a node whose kubelet had lost its folder."""
 
 
-def not_started(state: Document) -> Document:
-    """Return a pod whose container could not be started twice, with what another start has printed since."""
+def not_started(state: Document, restarts: int = 2) -> Document:
+    """Return a pod whose container could not be started, with what another start has printed since."""
     last = {"terminated": {"exitCode": 128, "reason": "StartError", "message": NOT_STARTED}}
-    status = {"name": "pytorch", "ready": False, "restartCount": 2, "lastState": last, "state": state}
+    status = {"name": "pytorch", "ready": False, "restartCount": restarts, "lastState": last, "state": state}
     pod = {
         "kind": "Pod",
         "metadata": {"name": "train-0", "namespace": "ml"},
@@ -152,6 +192,76 @@ def test_a_container_that_was_never_started_is_explained_by_its_runtime_and_by_n
     assert found.code.value == "CRASH_LOOP"
     assert "etc-hosts: no such file or directory" in found.headline
     assert "no log" in found.next_step
+
+
+def test_one_start_that_failed_is_no_crash_loop() -> None:
+    (found,) = why(not_started({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}, restarts=1))
+    assert (found.code.value, found.severity) == ("NOT_READY", Severity.WARNING)
+    assert found.headline.startswith("pytorch of train-0 fails at once with exit code 128, 1 restart: failed to create")
+
+
+@pytest.mark.parametrize("phase", ["Aborting", "Aborted"])
+def test_a_job_of_volcano_that_was_asked_to_stop_has_not_failed(phase: str) -> None:
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "sim", "namespace": "ml", "creationTimestamp": "2026-11-21T20:00:00Z"},
+        "status": {"state": {"phase": phase, "reason": "", "message": ""}},
+    }
+    assert why({"items": [job]}) == []
+    job["status"] = {"state": {"phase": "Failed", "message": "a task failed"}}
+    assert [one.code.value for one in why({"items": [job]})] == ["JOB_FAILED"]
+
+
+ECHO = "[rank0]: RuntimeError: gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.3]:33000\n"
+KILLED_RANK = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 0)
+  exitcode  : -9 (pid: 35)
+  traceback : Signal 9 (SIGKILL) received by PID 35
+"""
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_rank_that_was_killed_in_another_pod_is_the_cause_and_not_a_peer(is_running: bool) -> None:
+    last = {"exitCode": 1, "reason": "Error"}
+    echo = a_pod("w-0", phase="Failed", containerStatuses=[a_container(terminated=last)])
+    again = a_container(1, ready=True, last=last, running={})
+    killed = a_pod("w-1", phase="Running" if is_running else "Failed", containerStatuses=[a_container(terminated=last)])
+    if is_running:
+        killed["status"]["containerStatuses"] = [again]
+    found = why({"pods": [echo, killed], "logs": {"w-0": ECHO, "w-1": KILLED_RANK}})
+    assert [one.code.value for one in found] == ["KILLED_SIGKILL"]
+    assert "rank 1 was killed (SIGKILL)" in found[0].headline
+    assert "w-1" in found[0].headline
+    assert [one.code.value for one in why({"pods": [echo], "logs": {"w-0": ECHO}})][:1] == ["NCCL_PEER_DIED"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "code", "words"),
+    [
+        ({"node-health-status": "Schedulable", "deep-health-check-status": "Passed"}, "", ""),
+        (
+            {"node-health-status": "Unschedulable", "deep-health-check-status": "InProgress"},
+            "WAITING_FOR_NODE",
+            "two hours",
+        ),
+        ({"node-health-status": "UnschedulablePendingReplacement"}, "NODE_LOST", "replaces or reboots"),
+        ({"deep-health-check-status": "Failed", "fault-types": "NvidiaXid"}, "NODE_LOST", "list-cluster-nodes"),
+    ],
+)
+def test_what_the_health_checks_of_hyperpod_have_against_a_node(labels: dict[str, str], code: str, words: str) -> None:
+    node = a_node("n1", "ml.p5.48xlarge")
+    node["metadata"]["labels"] |= {f"sagemaker.amazonaws.com/{name}": value for name, value in labels.items()}
+    evidence, _ = parse_evidence(json.dumps({"items": [node]}).encode())
+    found = diagnose(select_evidence(evidence, ObjectSelector("Node", "n1")))
+    assert [one.code.value for one in found] == ([code] if code else [])
+    if found:
+        assert words in found[0].next_step
+        assert all(any(value in quote for quote in found[0].evidence) for value in labels.values())
 
 
 def test_a_start_that_failed_is_over_once_the_container_runs() -> None:

@@ -115,10 +115,14 @@ async def test_what_one_console_acknowledges_is_quiet_on_the_other_one(tmp_path:
     for console in (here, there):
         console.are(a_summary(folder=folder))
         console.are(a_summary(*alarms, folder=folder))
+        console.are(a_summary(*alarms, folder=folder))
+    assert here.rang == there.rang == ["The loss is NaN."], "each in its own terminal, once"
     here.feed.acknowledge()
     await until(lambda: not waiting_alarms(load_run(folder)), "the record")
     there.are(a_summary(*waiting_alarms(load_run(folder)), folder=folder))
     assert there.feed.waiting == ()
+    there.feed._ring_again()
+    assert len(there.rang) == 1
     here.feed.close()
     there.feed.close()
 

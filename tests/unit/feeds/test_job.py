@@ -8,6 +8,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.job_pods import JobPod, JobRef
 from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, tag_in, tagged_lines
 from actions.cluster.logs.lines import LogLine
+from actions.fleet.facts import JobReport
 from tests.support.builders import StillClock, a_pod
 from tui.feeds.cluster import ClusterFeed
 from tui.feeds.job import JobFeed
@@ -54,6 +55,33 @@ def test_lines_of_many_pods_stand_in_the_order_of_time_and_make_one_curve() -> N
     assert series is not None
     assert [(sample.x, sample.y) for sample in series.samples()] == [(1.0, 9.0)]
     assert list(feed.progress) == [("train-worker-1", "Epoch 0"), ("train-worker-0", "Epoch 0")]
+
+
+def test_what_a_train_job_reports_is_its_progress_its_curve_and_a_remark_in_its_log() -> None:
+    feed = a_feed(Clock())
+    for step, loss in ((10, "2.5"), (20, "1.25")):
+        metrics = (("step", str(step)), ("loss", loss), ("eval_accuracy", "NaN"))
+        feed._take_report(JobReport(percent=step, remaining_seconds=90, metrics=metrics, at=float(step)))
+    series = feed.curves.series("train_loss")
+    assert series is not None
+    assert [(sample.x, sample.y) for sample in series.samples()] == [(10.0, 2.5), (20.0, 1.25)]
+    assert feed.curves.series("step") is None
+    (progress,) = feed.progress.values()
+    assert (progress.done, progress.total, progress.remaining_seconds) == (20, 100, 90.0)
+    remarks = [line_in(record) for record in feed.take(10)]
+    assert all(line.is_marker for line in remarks)
+    assert remarks[0].text == "10 %, 1m30s left, step 10, loss 2.5, eval_accuracy NaN"
+
+
+def test_a_report_adds_nothing_to_a_curve_that_a_log_has() -> None:
+    feed = a_feed(Clock())
+    pod = JobPod(a_pod("train-worker-0"), "worker", 0)
+    feed._take_lines(pod, "main", a_batch(LogLine(1 * SECOND, BAR.format(1, "9.0"))))
+    feed._take_report(JobReport(metrics=(("loss", "7.0"),), at=2.0))
+    series = feed.curves.series("train_loss")
+    assert series is not None
+    assert [sample.y for sample in series.samples()] == [9.0]
+    assert ("train", "") not in feed.progress, "nothing is known of its share"
 
 
 def put(order: TimeOrder, *tenths: int) -> None:

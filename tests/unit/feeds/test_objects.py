@@ -60,7 +60,7 @@ async def following(
 ) -> AsyncIterator[ObjectsFeed]:
     async with session_to(tables, folder) as session:
         cluster = cast("ClusterFeed", Connected(session))
-        feed = ObjectsFeed(cluster, clock=clock or HandClock(), changed=lambda: None)
+        feed = ObjectsFeed(lambda: cluster, clock=clock or HandClock(), changed=lambda: None)
         feed.show(scope)
         running = asyncio.create_task(feed.run(lambda: None))
         try:
@@ -94,7 +94,7 @@ async def test_a_kind_is_listed_with_its_selectors_and_then_watched(tmp_path: Pa
 async def test_a_refusal_names_verb_and_resource(tmp_path: Path) -> None:
     async with following(Tables(is_forbidden=True), ObjectsScope(WATCHED), tmp_path) as feed:
         await until(lambda: feed.health().state is FeedState.REFUSED, "the refusal")
-        assert 'cannot list resource "deployments"' in feed.health().detail
+        assert feed.health().detail == "you may not list deployments"
 
 
 async def test_what_cannot_be_watched_is_listed_now_and_then(tmp_path: Path) -> None:

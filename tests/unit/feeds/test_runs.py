@@ -49,7 +49,7 @@ async def test_no_other_run_is_shown_in_the_place_of_a_newest_one_that_cannot_be
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     older, newest = make_newest(tmp_path, "older"), make_newest(tmp_path, "newest")
-    (newest / "journal.db").write_bytes(b"garbage" * 4000)
+    (newest / "journal.jsonl").write_bytes(b"garbage" * 4000)
     services = console_services()
 
     await services.runs.refresh_list()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import FormatError, UsageError
+from actions.fleet.instance_types import InstanceTable
 from actions.fleet.prices import COLUMNS, SERVICES, PriceBook, choose_price_file, market_of
 
 HEADER = ",".join(COLUMNS) + "\n"
@@ -156,3 +157,15 @@ def test_a_table_without_an_end_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").symlink_to("/dev/zero")
     with pytest.raises(FormatError, match="it is not a file"):
         PriceBook.load(tmp_path / "prices.csv")
+
+
+def test_a_type_of_sagemaker_has_the_price_and_the_hardware_of_ec2_and_says_so() -> None:
+    book = PriceBook.load()
+    price, ours = book.price_of("p5.48xlarge", "us-west-2"), book.price_of("ml.p5.48xlarge", "us-west-2", "")
+    assert price is not None
+    assert ours is not None
+    assert (ours.usd_per_hour, ours.source) == (price.usd_per_hour, f"{price.source}, of EC2 and not of SageMaker")
+    assert book.price_of("ml.p5.48xlarge", "us-west-2", "spot") is None
+    kind = InstanceTable.load().find("ml.p5.48xlarge")
+    assert kind is not None
+    assert kind.gpus == 8

@@ -16,8 +16,10 @@ from actions.cluster.remote.exec import ExecResult
 from actions.cluster.state.pod_requests import resources_of
 from actions.fleet.facts import PodFacts
 from actions.fleet.totals import totals_of
+from actions.telemetry.tools.dcgm import KeptGpu
+from actions.telemetry.tools.device_history import DeviceHistory, Extent, Quantity
 from actions.telemetry.tools.devices import Device, DeviceReading
-from tests.support.builders import ShownCluster, a_node, a_pod, a_snapshot, console_services
+from tests.support.builders import NOW, ShownCluster, StillClock, a_node, a_pod, a_snapshot, console_services
 from tests.support.waiting import settle
 from tests.unit.panes.alone import PaneApp, text_of
 from tests.unit.telemetry.test_topology import EIGHT
@@ -88,6 +90,78 @@ async def test_pods_of_several_jobs_do_not_wait_for_each_other() -> None:
             pane.refresh_data()
             await settle(pilot)
             assert sentence in screen_text(app)
+
+
+def a_gpu(pod: str, node: str, index: int, load: float, *, xid: tuple[float, int] | None = None) -> KeptGpu:
+    now, history = NOW.timestamp(), DeviceHistory(is_whole=True)
+    for ago in range(40, -1, -1):
+        level = Extent(load, load, load) if ago < 20 else Extent(10, 10, 10)
+        history.add(now - 60 * ago, now - 60 * ago, [level, *[None] * (len(Quantity) - 1)])
+    device = Device(index, str(index), "NVIDIA H100", load, power_w=400.0, temp_c=60 + index, mem_used_bytes=30 << 30)
+    return KeptGpu(pod, node, replace(device, mem_total_bytes=80 << 30), now, history, xid)
+
+
+async def test_all_gpus_of_the_cluster_are_in_one_table_without_exec_where_a_prometheus_is() -> None:
+    services = console_services(a_snapshot(nodes=[a_node()], pods=[POD]))
+    services.clock = StillClock()
+    pane = AcceleratorsPane(services)
+    app = PaneApp(pane)
+    async with app.run_test(size=(140, 20)) as pilot:
+        for work in ("accelerators", "history of accelerators"):
+            services.supervisor.drop(work)
+        pane._history.gpus = [
+            a_gpu("default/worker-0", "node-1", 0, 97.0),
+            a_gpu("default/worker-0", "node-1", 1, 20.0, xid=(NOW.timestamp() - 60, 79)),
+            a_gpu("", "node-2", 0, 0.0),
+        ]
+        pane._history.source, pane._history.is_known = "monitoring/prometheus-operated:9090", True
+        gpus = pane._history.gpus
+        pane.show_target("all")
+        pane._history.gpus, pane._history.source = gpus, "monitoring/prometheus-operated:9090"
+        pane._history.revision += 1
+        assert list(pane._workers()) == []
+        assert pane._remembered() == (), "of all nodes"
+        pane.refresh_data()
+        await settle(pilot)
+        text = screen_text(app)
+        assert "accelerators of the cluster" in text
+        assert "3 GPUs, 39% busy on average · NVIDIA H100 · 1.2 kW · 90/240Gi" in text
+        assert "✗ XID 79 at" in text
+        assert "worker-0 GPU 1 · history by monitoring/prometheus-operated:9090" in " ".join(
+            text.replace("│", "").split()
+        )
+        assert "no pod" in text
+        assert "▁▁▄██" in text, "the trend is that of the hour"
+        pane.order("TEMP", descending=True)
+        await settle(pilot)
+        text = screen_text(app)
+        assert text.index("20% ") < text.index("97% "), "the hottest first"
+        with pytest.raises(RefusedError):
+            pane.show_target("some")
+        assert pane.leave()
+        assert not pane._history.gpus
+        assert [pod.key for pod in pane._workers()] == [POD.key]
+
+
+async def test_a_pod_that_does_not_answer_is_shown_as_the_prometheus_has_it() -> None:
+    services = console_services(a_snapshot(nodes=[a_node()], pods=[POD]))
+    services.clock = StillClock()
+    pane = AcceleratorsPane(services)
+    app = PaneApp(pane)
+    async with app.run_test(size=(140, 20)) as pilot:
+        for work in ("accelerators", "history of accelerators"):
+            services.supervisor.drop(work)
+        pane._feed.readings = (WorkerReading(POD, DeviceReading(error="pods/exec is forbidden"), 1.0),)
+        pane._history.reason = "services is forbidden"
+        pane._feed.revision += 1
+        pane.refresh_data()
+        await settle(pilot)
+        assert "No worker answered: pods/exec is forbidden · no history: services is forbidden" in screen_text(app)
+        pane._history.gpus, pane._history.reason = [a_gpu(POD.key, "node-1", 5, 64.0)], ""
+        pane._history.revision += 1
+        pane.refresh_data()
+        await settle(pilot)
+        assert "1 GPU, 64% busy" in screen_text(app)
 
 
 async def test_a_job_without_accelerators_is_not_given_those_of_others() -> None:

@@ -14,7 +14,7 @@ from actions.cluster.logs.lines import LogLine
 from actions.run.comparison import RunCurves
 from actions.run.output.writer import OutputWriter
 from actions.run.state.records import Operator
-from actions.run.state.view import RunState, RunView
+from actions.run.state.view import Period, RunState, RunView
 from tests.support import fixed_runs
 from tests.support.builders import NOW
 from tests.support.fixed_cluster import RUN, picture
@@ -55,7 +55,7 @@ async def test_charts_are_picked_by_keys_and_shown_side_by_side(
         assert text.count("✓") == 5
         assert "train_loss 1.175" in text
         await console.press("a", "space", "down", "space", "enter")  # none, then the first and the third
-        await console.calm("2 of 2 charts of")
+        await console.calm("2 charts of")
         assert not isinstance(console.app.screen, ChartPicker)
         (picked,) = console.app.services.picked_charts.values()
         assert len(picked) == 2
@@ -138,7 +138,8 @@ def a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     writer = OutputWriter(tmp_path / OTHER, "train")
     source = writer.source("default", "esm1nv-0", "main", "uid-other")
     start = NOW.timestamp() - 9_000
-    lines = [f'{{"step": {step}, "loss": {4 - step / 10_000:.4f}}}' for step in range(0, 20_000, 500)]
+    values = ((step, 4 - step / 10_000) for step in range(0, 20_000, 500))
+    lines = [f'{{"step": {step}, "loss": {loss:.4f}, "step_time_s": 4.5}}' for step, loss in values]
     writer.write_lines(source, [LogLine(int((start + place * 60) * 1e9), text) for place, text in enumerate(lines)])
     writer.close()
     fixed_runs.store_bandwidth(tmp_path / BENCH)
@@ -159,7 +160,7 @@ async def test_runs_are_overlaid_with_their_values_and_what_differs(
     scene = a_comparison(tmp_path, monkeypatch)
     async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
         await console.line(f"compare {OTHER[:20]}")
-        await console.calm("train_loss of 2 runs compared")
+        await console.calm("of 2 runs compared")
         text = screen_text(console.app)
         assert "○ bionemo-esm1nv-1118" in text or f"○ {RUN}" in text or "○ bionemo" in text
         assert "last 1.175 at step 12,600 · min" in text
@@ -185,7 +186,7 @@ async def test_a_run_of_another_machine_is_compared_from_its_store_and_refused_w
         console.app.services.settings = replace(console.app.services.settings, store="s3://team-runs/ml")
         await console.calm("on other machines")
         await console.line("compare bionemo-esm1nv-1121-x5")
-        await console.calm(("train_loss of 2 runs compared", "last 2.05 at step 19,500"))
+        await console.calm(("of 2 runs compared", "last 2.05 at step 19,500"))
         await console.press("escape")
         await console.line("compare bionemo-esm1nv-1121-y6")
         await console.calm("no store that is read here")
@@ -268,25 +269,93 @@ async def test_several_charts_are_shown_where_there_is_room(tmp_path: Path, monk
         await console.line("open charts")
         await console.calm("loss (1/5)")
         await console.press("M")
-        await console.calm(("4 of 5 charts of", "train_loss 1.175", "step time s", "consumed samples"))
+        await console.calm(("─ 5 charts of", "train_loss 1.175", "step time s", "consumed_samples"))
         await console.press("n", "left")
         await console.calm("step 12,600 (")
-        await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,600 (") == 4, "one cursor of all")
+        await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,600 (") == 5, "one cursor of all")
         assert all(value in screen_text(console.app) for value in ("step_time_s 4", "train_loss_smoothed 1.175"))
         await console.press("N", "left")
-        await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,550 (") == 4, "moved in another")
+        await wait_for(console.pilot, lambda: screen_text(console.app).count("step 12,550 (") == 5, "moved in another")
         await console.press("equals_sign")
         await wait_for(console.pilot, lambda: "step 12,550 (" not in screen_text(console.app), "no cursor")
         await console.press("M")
         await console.calm("loss (1/5)")
-        await console.press("M")
-        await console.calm("4 of 5 charts")
-        await console.resize((80, 24))
+        await console.resize((60, 14))
         await console.calm("loss (1/5)")
-        await console.press("m")
-        await console.calm("(2/5)")
         await console.press("M")
         await console.calm("no room for two charts")
+
+
+async def test_charts_that_do_not_fit_are_on_pages_and_the_one_in_focus_is_shown_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=(80, 24)) as console:
+        await console.line("open charts")
+        await console.calm("loss (1/5)")
+        await console.press("M")
+        await console.calm("charts 1–4 of 5 of")
+        await console.press("pagedown")
+        await console.calm(("charts 5–5 of 5 of", "seconds_per_iter"))
+        await console.press("pagedown")
+        await console.calm(("charts 1–4 of 5 of", "train_loss 1.175"))
+        await console.press("N")
+        await console.calm("charts 5–5 of 5 of")
+        await console.press("n")
+        await console.calm("charts 1–4 of 5 of")
+        await console.press("n", "M")
+        await console.calm("step_time_s (2/5)")
+        await console.press("M")
+        await console.calm("charts 1–4 of 5 of")
+        await console.press("escape")
+        await console.calm("step_time_s (2/5)")
+
+
+async def test_patterns_choose_charts_and_stay_for_what_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("loss (1/5)")
+        await console.line("chart *STEP*,loss")
+        await console.calm("─ 2 charts of")
+        assert list(console.app.services.picked_charts.values()) == [("*STEP*", "loss")]
+        await console.line("chart *none*")
+        await console.calm(("The log has no '*none*'", "It has loss, step_time_s"))
+        await console.line("chart *")
+        await console.calm("─ 5 charts of")
+
+
+async def test_compared_runs_are_shown_in_all_their_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = a_comparison(tmp_path, monkeypatch)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line(f"compare {OTHER} metric=train_loss")
+        await console.calm(("2 runs compared", "last 2.05 at step 19,500"))
+        await console.press("M")
+        await console.calm(("charts of 2 runs compared", "step time s", "○ bionemo", "▲ "))
+        assert "last 2.05" not in screen_text(console.app)
+        await console.line("chart train*")
+        await console.calm("of 2 runs compared")
+        await console.press("escape")
+        await console.calm("val_loss 1.253")
+
+
+async def test_the_bar_of_an_attempt_before_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = a_scene(tmp_path)
+    assert scene.view is not None
+
+    def resumed(*begins: float) -> RunView:
+        worked = tuple(Period(begin, None) for begin in begins)
+        assert scene.view is not None
+        return replace(scene.view, stages=tuple(replace(stage, worked=worked) for stage in scene.view.stages))
+
+    long_ago, now = NOW.timestamp() - 90_000, NOW.timestamp()
+    scene.view = resumed(long_ago, long_ago + 1)
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        await console.line("open charts")
+        await console.calm("12,600/500,000")
+        scene.view = resumed(long_ago, now)
+        await console.calm("loss (1/5)")
+        await wait_for(console.pilot, lambda: "12,600/500,000" not in screen_text(console.app), "no bar")
 
 
 async def test_the_chart_on_screen_is_saved_as_picture_and_values(

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
 from actions.cluster.queues import QueueList, queues_of
-from tests.support.builders import a_snapshot, console_services
+from actions.fleet.facts import WorkloadFacts
+from tests.support.builders import a_pod, a_snapshot, console_services
+from tests.support.fixed_console import Scene, a_fixed_console
 from tests.unit.cluster.test_queues import CLUSTER_QUEUE, OTHERS, WORK
 from tests.unit.panes.alone import text_of
 from tui.panes.queues import QueuesPane
@@ -52,3 +59,24 @@ async def test_a_job_without_a_place_is_named() -> None:
     pane = a_pane()
     pane.show_target("Job/ml/none")
     assert "Job ml/none is in none that may be seen" in await text_of(pane, size=(160, 30))
+
+
+async def test_u_leads_from_a_pod_to_the_place_of_its_job_and_enter_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    pod = replace(a_pod("early-x1"), namespace="ml", owner_kind="Job", owner_name="early")
+    job = WorkloadFacts(uid="uid-early", kind="Job", namespace="ml", name="early", state="waiting")
+    scene = Scene(replace(a_snapshot(pods=[pod]), workloads={"Job ml/early": job}))
+    async with a_fixed_console(scene, monkeypatch, size=(120, 36)) as console:
+        pane = console.app.workspace.pane("queues")
+        assert isinstance(pane, QueuesPane)
+        pane.take(FOUND)
+        await console.line("open pods")
+        await console.calm("early-x1")
+        await console.press("u")
+        await console.calm("2 of 3")
+        assert pane.subject() == Subject("Job", "early", "ml")
+        await console.press("enter")
+        await console.calm(("pods of", "early-x1"))

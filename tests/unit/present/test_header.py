@@ -9,6 +9,7 @@ from actions.base.clock import as_of_words
 from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.fleet.cost import CostModel
 from actions.run.paid import Paid
+from actions.run.state.view import UnusedDevices
 from tests.support.builders import a_node
 from tui.present.cells import Tone, text_of, width_of
 from tui.present.header import HeaderFacts, header_line
@@ -54,7 +55,7 @@ def test_idle_cost_is_beside_unused_accelerators_on_eighty_columns() -> None:
         cluster="bionemo-on-eks",
         expires_in_seconds=7 * 3600,
         paid=nodes_of("g5.12xlarge", "x9.mystery"),
-        unused=unused_text(8, 8, 300, answered=2, workers=2),
+        unused=unused_text(UnusedDevices(8, 8, 0, 2, 2), 300),
     )
     text = text_of(header_line(facts, 80))
     assert "8 of 8 at 0%" in text

@@ -257,6 +257,10 @@ def test_a_blueprint_has_accelerators_rate_and_cost() -> None:
             "No totals: refused 3m: forbidden",
         ),
         ({"totals": None, "cluster_state": Span("stale 3s", Tone.BAD)}, "Unknown until the cluster answers."),
+        (
+            {"totals": None, "cluster_state": Span("you may not list nodes", Tone.BAD)},
+            "Not known: you may not list nodes.",
+        ),
     ],
 )
 def test_what_is_not_there_is_said(changes: dict[str, object], told: str) -> None:

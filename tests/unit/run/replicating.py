@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from actions.base.clock import Clock, SystemClock
 from actions.run.engine.companions import accompanied as engine_accompanied
 from actions.run.journal.folder import journal_path
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow, read_stored
 from actions.run.output.segments import StreamWriter
 from actions.run.output.streams import stream_path
 from tests.support.stores import Published, a_run_with_store
@@ -29,9 +28,7 @@ def a_run(tmp_path: Path) -> Path:
 
 def stored(folder: Path) -> list[RecordRow]:
     """The records of a run's journal, in order."""
-    with closing(sqlite3.connect(journal_path(folder))) as connection:
-        found = connection.execute("SELECT seq, at, writer, kind, stage, attempt, json FROM record ORDER BY seq")
-        return [RecordRow(*row) for row in found]
+    return read_stored(journal_path(folder))
 
 
 @asynccontextmanager

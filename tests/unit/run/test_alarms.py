@@ -15,23 +15,24 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
+from actions.base.process import own_identity
 from actions.cloud.download import post
 from actions.run.alarms import send as sending
 from actions.run.alarms.alarm_companion import CALM_SECONDS, GONE_SECONDS, MOST_AN_HOUR, AlarmCompanion
-from actions.run.alarms.causes import Alarm, alarms_of, credentials_alarm, training_alarms
-from actions.run.alarms.observed import TrainingSource
+from actions.run.alarms.causes import Alarm, Samples, alarms_in, alarms_of, credentials_alarm
+from actions.run.alarms.run_sampler import RunSampler
 from actions.run.alarms.send import Message, call, send
 from actions.run.alarms.ways import AlarmWays, load_ways, ways_of
 from actions.run.client import load_run, send_request
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of
-from actions.run.state.records import AlarmKind, RequestKind
-from actions.run.state.view import Notice, NoticeKind, RunState, RunView
+from actions.run.state.records import AlarmKind, EndsKnown, RequestKind
+from actions.run.state.view import NoticeKind, RunState, RunView
 from actions.telemetry.curve_alarms import CurveAlarm, CurveAlarmKind
 from tests.support import fixed_runs
 from tests.support.builders import NOW, StillClock
@@ -67,24 +68,25 @@ def test_each_state_of_a_run_has_its_alarm_and_its_name() -> None:
 
 
 def test_crashing_pods_are_an_alarm_whose_name_has_no_count() -> None:
-    view = replace(fixed_runs.a_training_run(), notices=(Notice(NoticeKind.PODS, "Training: w-7 restarted 7 times"),))
-    assert names(view) == [AlarmName(AlarmKind.PODS, "Training")]
+    (alarm,) = alarms_in(Samples("Run r", pods={"train": "w-7 restarted 7 times"}))
+    assert alarm == Alarm(AlarmName(AlarmKind.PODS, "train"), "Run r at train: w-7 restarted 7 times.")
 
 
 def test_credentials_that_end_before_the_run_may_be_done_are_an_alarm() -> None:
     view, now = fixed_runs.a_training_run(), NOW.timestamp()
-    alarm = credentials_alarm(view, now=now, expires_at=now + 600)
-    assert alarm is not None
-    assert "end in 10 min" in alarm.text
-    assert credentials_alarm(view, now=now, expires_at=None) is None
-    assert credentials_alarm(view, now=now, expires_at=now + 10**9) is None
-    assert credentials_alarm(fixed_runs.a_failed_run(), now=now, expires_at=now + 1) is None
+    soon = replace(view, ends=EndsKnown(now + 600))
+    assert "end in 10 min" in next(
+        one.text for one in alarms_of(soon, now=now) if one.name.kind is AlarmKind.CREDENTIALS
+    )
+    assert credentials_alarm(view, now=now) is None
+    assert credentials_alarm(replace(view, ends=EndsKnown(now + 10**9)), now=now) is None
+    assert credentials_alarm(replace(fixed_runs.a_failed_run(), ends=EndsKnown(now + 1)), now=now) is None
 
 
 def test_a_spike_calls_while_it_lasts_and_a_plateau_never() -> None:
     spike = CurveAlarm(CurveAlarmKind.SPIKE, "train_loss", 7, None, "train_loss jumped")
     plateau = CurveAlarm(CurveAlarmKind.PLATEAU, "train_loss", 7, None, "train_loss has not fallen")
-    (alarm,) = training_alarms("run", "train", [spike, plateau, replace(spike, is_past=True)])
+    (alarm,) = alarms_in(Samples("Run run", {"train": [spike, plateau, replace(spike, is_past=True)]}))
     assert alarm == Alarm(AlarmName(AlarmKind.TRAINING, "train/spike:train_loss:7"), "Run run: train_loss jumped.")
 
 
@@ -93,9 +95,9 @@ async def test_a_loss_that_is_no_number_is_found_in_the_output_of_a_stage_at_wor
     view = fixed_runs.a_training_run()
     stage = next(stage.id for stage in view.stages if stage.state.value == "running")
     fixed_runs.store_text(tmp_path, stage, "worker-0", text)
-    found = list(await TrainingSource(tmp_path, StillClock()).found(view))
+    found = list(await RunSampler(tmp_path, a_heartbeat(tmp_path), StillClock()).alarms(view))
     assert [alarm.name.place for alarm in found if "/nan:" in alarm.name.place]
-    assert list(await TrainingSource(tmp_path, StillClock()).found(fixed_runs.a_failed_run())) == []
+    assert list(await RunSampler(tmp_path, a_heartbeat(tmp_path), StillClock()).alarms(fixed_runs.a_failed_run())) == []
 
 
 class Loss:
@@ -117,13 +119,19 @@ def kept(folder: Path, work: object, ways: AlarmWays = AlarmWays()) -> RunView: 
         journal = Journal(journal_path(folder), clock, fence=lease.token)
         try:
             loss = Loss()
-            companion = AlarmCompanion(RunnerJournal(journal, lease, clock), [loss], lambda: ways, clock)
+            companion = AlarmCompanion(RunnerJournal(journal, lease, clock), loss.found, lambda: ways, clock)
             await work(companion, loss, clock)  # type: ignore[operator]
         finally:
             journal.close()
 
     run_virtually(body())
     return load_run(folder)
+
+
+def a_heartbeat(folder: Path) -> Heartbeat:
+    heartbeat = Heartbeat(folder, own_identity(), StillClock())
+    heartbeat.trouble("a stage that is over", "its pods are gone")
+    return heartbeat
 
 
 def nan(place: int) -> Alarm:
@@ -160,7 +168,7 @@ def test_the_next_runner_raises_and_sends_nothing_that_the_journal_has(tmp_path:
         loss.now = [nan(1)]
         await companion.look()
         loss.now = []
-        await AlarmCompanion(companion._journal, [loss], AlarmWays, clock).look()  # it has not seen the curve yet
+        await AlarmCompanion(companion._journal, loss.found, AlarmWays, clock).look()  # it has not seen the curve yet
 
     assert [alarm.is_over for alarm in kept(folder, work).alarms] == [False]
 

@@ -77,7 +77,7 @@ def test_a_list_shows_an_unreadable_run_with_the_reason(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
     broken = tmp_path / "runs" / "broken"
     broken.mkdir()
-    (broken / "journal.db").write_bytes(b"not a database" * 100)
+    (broken / "journal.jsonl").write_bytes(b"not a database" * 100)
     listed = list_runs(tmp_path / "runs")
     assert [(run.id, bool(run.error)) for run in listed] == [(folder.name, False), ("broken", True)]
 

@@ -28,13 +28,9 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor import names
 from actions.run.doctor.account import Caller, credential_lines, end_observation, own_checks
 from actions.run.doctor.cluster import (
-    LAUNCH,
-    LOOK,
     Right,
     check_pairs,
     recommended_rights,
-    rights_observation,
-    rights_remedy,
 )
 from actions.run.doctor.examine import _choice_lines, examination, examine_launch, examine_machine
 from actions.run.doctor.launch import PlannedLaunch
@@ -188,20 +184,10 @@ def test_names_are_those_of_the_roots_files() -> None:
 
 
 def test_a_role_of_the_file_is_listed_verb_by_verb() -> None:
-    rights = recommended_rights(LOOK)
+    rights = recommended_rights("eksml-look")
     assert Right("jobs", "watch", "batch") in rights
     assert Right("pods/log", "get", "") in rights
     assert len(set(rights)) == len(rights)
-
-
-def test_missing_rights_are_named_with_the_command_that_gives_them() -> None:
-    missing = [Right("jobs", "create", "batch"), Right("jobs", "patch", "batch"), Right("pods", "list", "")]
-    found = rights_observation(missing, [], total=9, where="in training")
-    assert found == failed("3 of 9 rights are missing in training: create, patch jobs.batch; list pods.")
-    assert rights_observation([], missing, total=9, where="").result is CheckResult.UNKNOWN
-    assert "rolebinding" in rights_remedy(LAUNCH, "training")
-    assert rights_remedy(LAUNCH, "training").endswith("--clusterrole=eksml-launch --user=USER --namespace=training")
-    assert "clusterrolebinding" in rights_remedy(LOOK, "")
 
 
 def test_checks_of_an_image_that_is_yet_to_be_built_are_left_to_the_run() -> None:

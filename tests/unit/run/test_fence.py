@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from actions.run.store.access import KnownStore, known_store, note_answered, not
 from actions.run.store.fence import GRACE_SECONDS, SILENT_SECONDS, TRUST_SECONDS, Fence
 from actions.run.store.lease import LEASE_SECONDS
 from actions.run.store.objects import DamagedError, LeaseDocument, StoreLease
+from tests.support.journals import locked_here
 from tests.support.polling import until
 from tests.unit.run.world import make_run
 
@@ -446,14 +445,12 @@ async def test_a_record_that_waits_for_the_disk_is_not_written_once_the_run_is_t
     journal = Journal(journal_path(folder), clocks, fence=lease.token, lock_seconds=0.0)
     runner_journal, before = RunnerJournal(journal, lease, clocks), journal.last_seq()
     write = runner_journal.write_at_limit if at_limit else runner_journal.write
-    with closing(sqlite3.connect(journal_path(folder), isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with locked_here(folder):
         with guarded_by(a_fence(folder, clocks, store)):
             waiting = asyncio.ensure_future(write(LimitReached("budget", "It is spent.")))
         await until(lambda: clocks.slept >= 2, "the record to wait")
         store.lease = a_lease(2, BEN)
         clocks.pass_time(3600)
-        other.execute("ROLLBACK")
     with pytest.raises(FencedError):
         await waiting
     assert journal.last_seq() == before

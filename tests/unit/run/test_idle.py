@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import UsageError
+from actions.base.process import own_identity
 from actions.run.alarms.causes import alarms_of
-from actions.run.alarms.observed import accelerator_loads, load_in
+from actions.run.alarms.run_sampler import RunSampler
 from actions.run.client import load_run
 from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
-from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.store import Journal
-from actions.run.limits.idle import GAP_SECONDS, NO_ANSWER, IdleMeter, PodLoad
+from actions.run.limits.idle import GAP_SECONDS, NO_ANSWER, IdleMeter, PodLoad, ZeroMeter, load_in
 from actions.run.limits.limit_guard import LOOK_SECONDS, LimitGuard
 from actions.run.limits.options import LimitTexts, limits_of, limits_text, require_limit
 from actions.run.limits.rules import idle_bill, limit_notices, reached_limit, statuses_of
@@ -35,11 +36,12 @@ from actions.run.state.records import (
     RequestKind,
     Result,
 )
-from actions.run.state.view import RunState, RunView, StageState
+from actions.run.state.view import RunState, RunView, StageState, UnusedDevices
 from tests.support import fixed_runs
-from tests.support.builders import NOW
+from tests.support.builders import NOW, StillClock
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.world import creation, make_run
+from tui.present.text import unused_text
 
 IDLE = Limits(idle_minutes=30)
 AT = NOW.timestamp()
@@ -130,6 +132,20 @@ def test_near_it_warns_with_the_bill_and_then_it_is_reached() -> None:
     assert reached.name.value == "idle_minutes"
 
 
+def test_devices_that_stand_still_for_minutes_are_counted_beside_pods_that_do_not_answer() -> None:
+    meter = ZeroMeter()
+    rows = {"w-0": [97] * 12, "w-1": [97, 98, *[0] * 10], "w-2": [*[0] * 10, 3, 0]}
+    found = None
+    for place in range(12):
+        at = AT + 20 * place
+        loads = {pod: PodLoad(at, (float(row[place]), 97.0)) for pod, row in rows.items()}
+        found = meter.look(loads | {"w-3": PodLoad(at, (), "exec is forbidden")}, at + 2)
+    assert found == UnusedDevices(1, 6, AT + 40, 3, 4)
+    assert unused_text(found, AT + 352) == "1 of 6 accelerators at 0% for 5m12s, 3 of 4 workers answered"
+    assert meter.look({"w-1": PodLoad(AT + 240, (0.0,))}, AT + 500) is None, "an old sample is not of now"
+    assert meter.look({"w-1": PodLoad(AT + 500, (0.0,))}, AT + 500) is None, "it begins anew"
+
+
 def test_how_it_is_written() -> None:
     limits = limits_of(LimitTexts(idle="30m", below="2.5%"), now=NOW)
     assert (limits.idle_minutes, limits.idle_below_pct) == (30, 2.5)
@@ -155,8 +171,9 @@ async def test_loads_are_read_from_what_the_runner_keeps(tmp_path: Path) -> None
     writer = OutputWriter(tmp_path, stage)
     writer.write_sample("w-0", AcceleratorSample(AT, sample(3)))
     writer.close()
-    assert await accelerator_loads(tmp_path, {}, view) == {"w-0": PodLoad(AT, (3.0,))}
-    refused = load_in(AcceleratorSample(AT, "sh: nvidia-smi: not found"))
+    heartbeat = Heartbeat(tmp_path, own_identity(), StillClock())
+    assert await RunSampler(tmp_path, heartbeat, StillClock()).loads(view) == {"w-0": PodLoad(AT, (3.0,))}
+    refused = load_in("sh: nvidia-smi: not found", AT)
     assert refused.loads == ()
 
 

@@ -1,85 +1,204 @@
-"""The guard of a job without a run: the same alarms and idle limit, and nothing is sent twice."""
+"""The guard of a job without a run: its idle limit, and the Lease by which of several guards one sends, once."""
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
-from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from actions.fleet.facts import PodFacts, Resources
-from actions.run.alarms.job_guard import IdleRule, JobGuard, SentAlarms
-from actions.run.limits.idle import PodLoad
+from actions.base.errors import AccessError, ConflictError, MissingError
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import ApiResource
+from actions.cluster.objects.operations import Target
+from actions.run.alarms.alarm_companion import AlarmCompanion
+from actions.run.alarms.causes import Alarm
+from actions.run.alarms.job_guard import ALARMS, LEASE_SECONDS, RENEW_SECONDS, IdleRule, JobJournal
+from actions.run.alarms.ways import AlarmWays
+from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.state.alarms import AlarmName
 from actions.run.state.records import AlarmKind
-from actions.telemetry.curves import Curves
-from actions.telemetry.log_reader import LogReader
-from actions.telemetry.points import Point
-from tests.support import fixed_runs
+from actions.run.state.view import RunView
 from tests.support.builders import NOW
+from tests.support.virtual import VirtualClock, run_virtually
 
 AT = NOW.timestamp()
-NAME = "pytorchjob/train/llama"
-POD = PodFacts("u1", "train", "llama-worker-0", phase="Running", requests=Resources(gpu=8))
-
-
-def curves_of(log: str) -> Curves:
-    curves, reader = Curves(), LogReader()
-    for line in (fixed_runs.CORPUS / "logs" / log).read_text().splitlines():
-        for found in reader.feed(line, AT):
-            if isinstance(found, Point):
-                curves.add(found)
-    return curves
-
-
-def looked(guard: JobGuard, seconds: float, *loads: float | None, price: Decimal | None = None) -> list[str]:
-    now = AT + seconds
-    pods = {f"w-{place}": PodLoad(now, (load,)) for place, load in enumerate(loads)}
-    return [f"{alarm.name.key('')} {alarm.text}" for alarm in guard.look(Curves(), [POD], pods, price, now)]
-
-
-def test_a_loss_that_is_no_number_and_a_crash_loop_are_alarms_of_the_job() -> None:
-    guard = JobGuard(NAME, IdleRule())
-    found = list(guard.look(curves_of("lightning_tqdm_nan.log"), [POD], {}, None, AT + 1))
-    assert any(alarm.name.place.startswith("nan:") and NAME in alarm.text for alarm in found)
-    crash = PodFacts("u1", "train", "llama-worker-0", phase="Running", reason="CrashLoopBackOff", restarts=7)
-    (pods,) = guard.look(Curves(), [crash], {}, None, AT)
-    assert pods.name == AlarmName(AlarmKind.PODS)
-    assert "CrashLoopBackOff" in pods.text
+TITLE = "Job pytorchjob/llama"
+JOB = Target(ApiResource("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", is_namespaced=True), "train", "llama", "u-1")
+CRASH = Alarm(AlarmName(AlarmKind.PODS), f"{TITLE}: llama-worker-0 restarted 7×, CrashLoopBackOff.")
 
 
 def test_it_warns_at_half_of_the_time_and_is_reached_at_all_of_it_with_the_bill() -> None:
-    guard = JobGuard(NAME, IdleRule(1800, 5, parks=True))
-    seconds = range(0, 1801, 60)
-    found = {at: looked(guard, at, 0.0, 1.0, price=Decimal(98)) for at in seconds}
+    rule, meter = IdleRule(1800, 5, parks=True), IdleMeter()
+
+    def looked(seconds: float, *loads: float | None) -> list[str]:
+        now = AT + seconds
+        pods = {f"w-{place}": PodLoad(now, (load,)) for place, load in enumerate(loads)}
+        since = meter.measured(pods, rule.below_pct, now).since
+        assert rule.is_reached(since, now) == (1800 <= seconds < 1860)
+        return [f"{alarm.name.key('')} {alarm.text}" for alarm in rule.alarms(TITLE, since, Decimal(98), now)]
+
+    found = {at: looked(at, 0.0, 1.0) for at in range(0, 1801, 60)}
     assert {at for at, alarms in found.items() if alarms} == set(range(900, 1801, 60))
-    assert "idle/near" in found[900][0]
+    assert found[900][0].startswith(f"idle/near {TITLE}: no accelerator has reached 5 % since")
     assert "it is suspended" in found[900][0]
     assert "$24.50 since" in found[900][0]
     assert "idle/reached" in found[1800][0]
-    assert guard.is_reached(AT + 1800)
-    assert looked(guard, 1860, 0.0, 99.0) == []
-    assert not guard.is_reached(AT + 1860)
+    assert looked(1860, 0.0, 99.0) == []
 
 
-def test_what_does_not_answer_is_not_known_and_no_idle_time() -> None:
-    guard = JobGuard(NAME, IdleRule(600))
-    for at in range(0, 1200, 60):
-        assert looked(guard, at, 0.0, None) == []
-    assert "not known" not in guard.idle.unknown
-    assert guard.idle.unknown
-    assert not guard.is_reached(AT + 1200)
+class Cluster:
+    """The Lease of a job as an API server keeps it: every write is conditional on the version that was read."""
+
+    region = "us-west-2"
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] = {}
+        self.refusal: Exception | None = None
+        self.writes = 0
+
+    async def get(self, path: str) -> dict[str, Any]:
+        assert path == "/apis/coordination.k8s.io/v1/namespaces/train/leases/eksml-guard-u-1"
+        if not self.lease:
+            raise MissingError("There is no Lease.")
+        return json.loads(json.dumps(self.lease))  # type: ignore[no-any-return]
+
+    async def request(self, method: str, path: str, *, body: bytes = b"") -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        if method == "DELETE":
+            self.lease = {}
+            return b""
+        if method == "PUT" and not self.lease:
+            raise MissingError("There is no Lease.")
+        lease = json.loads(body)
+        known = self.lease.get("metadata", {}).get("resourceVersion")
+        if (method == "POST") == bool(self.lease) or lease["metadata"].get("resourceVersion") != known:
+            raise ConflictError("the object has been modified")
+        self.writes += 1
+        lease["metadata"]["resourceVersion"] = str(self.writes)
+        self.lease = lease
+        return json.dumps(lease).encode()
 
 
-def test_a_guard_that_is_started_again_sends_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    guard = JobGuard(NAME, IdleRule())
-    crash = PodFacts("u1", "train", "llama-worker-0", phase="Running", reason="CrashLoopBackOff", restarts=7)
-    found = {alarm.name: alarm for alarm in guard.look(Curves(), [crash], {}, None, AT)}
-    first = SentAlarms("uid-1")
-    assert len(first.new_in(found)) == 1
-    first.keep(found)
-    assert SentAlarms("uid-1").new_in(found) == []
-    assert len(SentAlarms("uid-2").new_in(found)) == 1, "another job of that name"
-    SentAlarms("uid-1").keep([])
-    assert len(SentAlarms("uid-1").new_in(found)) == 1, "its cause was gone"
+class Guard:
+    """A guard whose alarms a test sets; hooks are not called."""
+
+    def __init__(self, cluster: Cluster, clock: VirtualClock) -> None:
+        self.now: list[Alarm] = []
+        self.told: list[str] = []
+        self.journal = JobJournal(cast("KubeSession", cluster), JOB, "pytorchjob/llama", clock, self.told.append)
+        self._alarms = AlarmCompanion(self.journal, self.found, AlarmWays, clock)
+
+    async def found(self, _view: RunView) -> list[Alarm]:
+        return self.now
+
+    async def look(self, *now: Alarm) -> bool:
+        self.now = list(now)
+        try:
+            if not await self.journal.is_held():
+                return False
+            await self._alarms.look(at_once=True)
+        except ConflictError:
+            return False
+        return True
+
+
+def test_of_two_guards_one_sends_and_the_other_takes_over_what_was_sent() -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        first, second = Guard(cluster, clock), Guard(cluster, clock)
+        assert await first.look(CRASH)
+        for _ in range(3):
+            assert not await second.look(CRASH)
+            await clock.sleep(RENEW_SECONDS)
+            assert await first.look(CRASH)
+        assert first.told == [CRASH.text]
+        (waits,) = second.told
+        assert waits.endswith("guards this job already: this guard sends when that ends.")
+        assert cluster.lease["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+        await clock.sleep(LEASE_SECONDS - 1)
+        assert not await second.look(CRASH), "it has seen it renewed a moment ago"
+        await clock.sleep(LEASE_SECONDS)
+        assert await second.look(CRASH)
+        assert not await first.look(CRASH), "it was asleep, and has lost it"
+        assert second.told == [waits], "an alarm that the first one has raised is not raised again"
+        await second.journal.give_back()
+        assert await first.look(), "what is given back is free at once"
+
+    run_virtually(body())
+
+
+def test_a_guard_that_is_started_again_sends_nothing_twice_and_bad_notes_count_for_none() -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        first = Guard(cluster, clock)
+        await first.look(CRASH)
+        await first.journal.give_back()
+        again = Guard(cluster, clock)
+        assert await again.look(CRASH)
+        assert again.told == []
+        await again.journal.give_back()
+        cluster.lease["metadata"]["annotations"][ALARMS] = "[{]"
+        other = Guard(cluster, clock)
+        assert await other.look(CRASH)
+        assert other.told == [CRASH.text]
+
+    run_virtually(body())
+
+
+GONE = Alarm(AlarmName(AlarmKind.FAILED, "gone"), f"{TITLE} is gone.")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_lease_goes_with_its_job_and_its_end_is_still_sent_once(is_killed: bool) -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        first, second = Guard(cluster, clock), Guard(cluster, clock)
+        await first.look(CRASH)
+        assert not await second.look(CRASH)
+        cluster.lease = {}
+        if not is_killed:
+            await clock.sleep(RENEW_SECONDS)
+            assert await first.look(GONE)
+            assert "ownerReferences" not in cluster.lease["metadata"]
+            assert not await second.look(GONE)
+            await first.journal.give_back()
+            assert cluster.lease == {}
+        for _ in range(int(LEASE_SECONDS) + 1):
+            await second.look(GONE)
+            await clock.sleep(1)
+        told = [text for guard in (first, second) for text in guard.told if "already" not in text]
+        assert told == [CRASH.text, GONE.text]
+
+    run_virtually(body())
+
+
+def test_an_answer_that_was_lost_takes_the_lease_from_nobody() -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        guard = Guard(cluster, clock)
+        assert await guard.look()
+        cluster.lease["metadata"]["resourceVersion"] = "its own write, with a lost answer"
+        await clock.sleep(RENEW_SECONDS)
+        assert not await guard.look()
+        assert await guard.look(CRASH)
+        assert guard.told == [CRASH.text]
+
+    run_virtually(body())
+
+
+@pytest.mark.parametrize("error", [AccessError("leases is forbidden"), MissingError("no such namespace")])
+def test_where_no_lease_may_be_written_a_guard_says_so_and_sends(error: Exception) -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        cluster.refusal = error
+        guard = Guard(cluster, clock)
+        for _ in range(3):
+            assert await guard.look(CRASH)
+        refused, sent = guard.told
+        assert "no Lease is kept" in refused
+        assert sent == CRASH.text
+
+    run_virtually(body())

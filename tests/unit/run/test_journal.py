@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sqlite3
+import resource
+import signal
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,16 +16,18 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, JournalError
 from actions.base.process import ProcessIdentity, own_identity
 from actions.run.journal import store as journal_module
-from actions.run.journal.lease import grant_lease, read_runner_lease, release_lease, take_runner_lease
-from actions.run.journal.store import DiskFullError, Journal, create_journal
+from actions.run.journal.journal_file import RecordRow, read_stored
+from actions.run.journal.lease import grant_lease, release_lease, take_runner_lease
+from actions.run.journal.store import ROOM_BYTES, DiskFullError, Journal, create_journal, read_runner_lease
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
+from tests.support.journals import age_lease, write_rows
 from tests.unit.run.world import creation
 
 CLOCK = SystemClock()
 
 
 def a_journal(folder: Path) -> Path:
-    path = folder / "journal.db"
+    path = folder / "journal.jsonl"
     create_journal(path, creation(), CLOCK)
     return path
 
@@ -41,52 +46,131 @@ def test_the_journal_is_private(tmp_path: Path) -> None:
     journal = Journal(path, CLOCK)
     journal.append(RunRequest(RequestKind.PAUSE))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    assert modes == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
+    assert modes == {"journal.jsonl": 0o600}
 
 
-def test_records_can_be_neither_changed_nor_deleted(tmp_path: Path) -> None:
-    connection = sqlite3.connect(a_journal(tmp_path))
-    for statement in ("DELETE FROM record", "UPDATE record SET stage = 'x'"):
-        with pytest.raises(sqlite3.IntegrityError, match="records are"):
-            connection.execute(statement)
-
-
-def test_the_data_version_moves_when_another_process_writes(tmp_path: Path) -> None:
+def test_a_journal_is_lines_of_json(tmp_path: Path) -> None:
+    """Anyone can read it without this program."""
     path = a_journal(tmp_path)
-    reader, writer = Journal(path, CLOCK), Journal(path, CLOCK)
-    before = reader.data_version()
-    assert reader.data_version() == before
-    writer.append(RunRequest(RequestKind.CANCEL))
-    assert reader.data_version() != before
+    journal = Journal(path, CLOCK)
+    journal.append(RunRequest(RequestKind.PAUSE))
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    assert head == {"journal": 1}
+    assert [line[0] for line in lines] == [1, 2]
+    assert json.loads(lines[1][6])["kind"] == lines[1][3]
+
+
+def test_only_records_of_others_are_foreign(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    one, other = Journal(path, CLOCK), Journal(path, CLOCK)
+    before = one.foreign_records()
+    one.append(RunRequest(RequestKind.PAUSE))
+    assert one.foreign_records() == before
+    other.append(RunRequest(RequestKind.CANCEL))
+    assert one.foreign_records() == before + 1
+
+
+def whole(path: Path) -> bytes:
+    return path.read_bytes().rstrip(b"\0")
+
+
+@pytest.mark.parametrize("has_room", [False, True])
+def test_a_record_that_was_cut_anywhere_is_none_and_its_place_is_used_again(tmp_path: Path, has_room: bool) -> None:
+    path = a_journal(tmp_path)
+    before = len(whole(path))
+    Journal(path, CLOCK).append(RunRequest(RequestKind.PAUSE))
+    content = whole(path)
+    for end in range(before, len(content)):
+        path.write_bytes(content[:end] + bytes(9000 if has_room else 0))
+        journal = Journal(path, CLOCK)
+        assert [row.seq for row in read_stored(path)] == [1]
+        assert journal.append(RunRequest(RequestKind.CANCEL)).seq == 2
+        assert [record.body for record in Journal(path, CLOCK).records()[1:]] == [RunRequest(RequestKind.CANCEL)]
+        assert (path.stat().st_size > 9000) == has_room
+        journal.close()
+
+
+def test_a_block_that_a_loss_of_power_has_left_out_makes_its_record_none(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    before = len(whole(path))
+    Journal(path, CLOCK).append(Outcome(Action.PERFORM, Result.DONE, "x" * 9000))
+    content = whole(path)
+    path.write_bytes(content[:before] + bytes(4096) + content[before + 4096 :])
+    assert Journal(path, CLOCK).append(RunRequest(RequestKind.CANCEL)).seq == 2
+    assert [record.seq for record in Journal(path, CLOCK).records()] == [1, 2]
+
+
+def test_a_record_that_is_not_whole_before_others_is_damage(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    before = len(whole(path))
+    journal = Journal(path, CLOCK)
+    for _ in range(2):
+        journal.append(RunRequest(RequestKind.PAUSE))
+    content = bytearray(whole(path))
+    content[before + 3] = 0
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="record 2 is not whole"):
+        Journal(path, CLOCK)
+
+
+def test_reserved_space_takes_the_next_records_and_goes_with_the_runner(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    lease = take_runner_lease(path, CLOCK)
+    journal = Journal(path, CLOCK, fence=lease.token)
+    journal.keep_room()
+    size = path.stat().st_size
+    assert size > ROOM_BYTES
+    journal.append(RunRequest(RequestKind.PAUSE))
+    assert path.stat().st_size == size
+    Journal(path, CLOCK).append(RunRequest(RequestKind.CANCEL))
+    journal.close()
+    assert path.read_bytes() == whole(path)
+    assert [row.seq for row in read_stored(path)] == [1, 2, 3]
+
+
+def test_processes_that_write_at_once_number_their_records_without_gaps(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+
+    def write() -> None:
+        journal = Journal(path, CLOCK)
+        for _ in range(25):
+            journal.append(RunRequest(RequestKind.PAUSE))
+        journal.close()
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row.seq for row in read_stored(path)] == list(range(1, 102))
 
 
 def test_a_damaged_journal_is_said_to_be_damaged(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
     data = bytearray(path.read_bytes())
-    data[0:4000] = b"\xff" * 4000
+    data[0:40] = b"\xff" * 40
     path.write_bytes(data)
     with pytest.raises(JournalError, match="damaged"):
-        Journal(path, CLOCK).check()
+        Journal(path, CLOCK)
 
 
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    journal = Journal(path, CLOCK)
-    journal.connection.execute("INSERT INTO record VALUES (2, 0, 'x', 'wish', '', 0, '{\"kind\":\"wish\"}')")
+    write_rows(path, [RecordRow(2, 0, "x", "wish", "", 0, '{"kind":"wish"}')])
     with pytest.raises(JournalError, match="record 2 cannot be read"):
-        journal.records()
+        Journal(path, CLOCK).records()
 
 
 def test_a_missing_record_is_named(tmp_path: Path) -> None:
-    journal = Journal(a_journal(tmp_path), CLOCK)
-    journal.connection.execute("INSERT INTO record VALUES (3, 0, 'x', 'wish', '', 0, '{}')")
+    path = a_journal(tmp_path)
+    write_rows(path, [RecordRow(3, 0, "x", "wish", "", 0, "{}")])
     with pytest.raises(JournalError, match="record 2 is missing"):
-        journal.records()
+        Journal(path, CLOCK).records()
 
 
 def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    sqlite3.connect(path).execute("PRAGMA user_version = 9")
+    path.write_bytes(path.read_bytes().replace(b'{"journal":1}', b'{"journal":9}'))
     with pytest.raises(JournalError, match="version 9"):
         Journal(path, CLOCK)
 
@@ -99,14 +183,20 @@ def test_a_network_file_system_is_refused_with_the_way_out(tmp_path: Path, monke
 
 
 def test_a_full_disk_is_an_error_that_may_pass_and_writes_nothing(tmp_path: Path) -> None:
-    journal = Journal(a_journal(tmp_path), CLOCK)
-    pages = journal.connection.execute("PRAGMA page_count").fetchone()[0]
-    journal.connection.execute(f"PRAGMA max_page_count = {pages}")
+    path = a_journal(tmp_path)
+    journal = Journal(path, CLOCK)
     big = Outcome(Action.PERFORM, Result.DONE, "x" * 200_000)
-    with pytest.raises(DiskFullError):
-        journal.append(big)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # a part of it is written
+    try:
+        with pytest.raises(DiskFullError):
+            journal.append(big)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
     assert journal.last_seq() == 1
-    journal.connection.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    assert whole(path).endswith(b"\n")
     assert journal.append(big).seq == 2
 
 
@@ -123,7 +213,7 @@ def test_the_lease_of_a_dead_process_is_taken_over_and_the_dead_cannot_write(tmp
     first = take_runner_lease(path, CLOCK)
     journal = Journal(path, CLOCK, fence=first.token)
     journal.append(Intent(Action.AUDIT))
-    journal.connection.execute("UPDATE lease SET boot_id = 'of an earlier boot'")
+    age_lease(tmp_path)
     second = take_runner_lease(path, CLOCK)
     assert second.token != first.token
     with pytest.raises(ConflictError, match="taken over"):
@@ -163,4 +253,4 @@ def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None
     Journal(path, CLOCK).append(RunRequest(RequestKind.TEARDOWN))
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
-    assert read_runner_lease(journal.connection) is None
+    assert read_runner_lease(tmp_path) is None

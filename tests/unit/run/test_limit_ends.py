@@ -59,6 +59,16 @@ async def test_only_what_a_limit_refers_to_is_asked_for(monkeypatch: pytest.Monk
     assert await fetch_ends(limits, EndsKnown(), region="us-west-2", reservation="cr-1") == EndsKnown(END.timestamp())
 
 
+async def test_of_a_run_in_an_account_the_end_of_the_credentials_is_known_without_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert await fetch_ends(Limits(), UNKNOWN, region="us-west-2", reservation="", has_account=True) == EndsKnown(
+        END.timestamp()
+    )
+    monkeypatch.delenv("AWS_CREDENTIAL_EXPIRATION")
+    assert await fetch_ends(Limits(), UNKNOWN, region="us-west-2", reservation="", has_account=True) == UNKNOWN
+
+
 async def test_an_end_that_nothing_names_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_CREDENTIAL_EXPIRATION")
     assert await found(reservation="") == EndsKnown(missing=(UNNAMED_CREDENTIALS, NO_RESERVATION))

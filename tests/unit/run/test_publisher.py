@@ -17,11 +17,11 @@ from actions.run.journal.watched import read_watched
 from actions.run.state.records import Action, Intent, Operator, Output, RequestKind, RunRequest
 from actions.run.store.access import note_removed
 from actions.run.store.lease import take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import LeaseDocument, StoreLease
 from actions.run.store.publish import BEAT_SECONDS, LOSSES_SECONDS
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import STATE_FILE
+from tests.support.local_store import LocalStore
 from tests.support.stores import BEN, Proxy, Published
 from tests.support.virtual import VirtualClock, run_virtually
 from tests.unit.run.replicating import a_run, accompanied, seconds_until, stored

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import aiohttp
+import pytest
 import yaml
 
+from actions.base.errors import AccessError
 from actions.cluster.objects.client import Discovery, ObjectRef
+from actions.cluster.remote.exec import PROTOCOLS, Channel
 from actions.run.context.access import ClusterConnection
+from actions.run.objects import ray_jobs
 from actions.run.objects.ray_jobs import stop_ray_job
 from actions.run.state.view import RunView
 from actions.sandbox.clientkit.client import ApiClient
@@ -47,6 +56,8 @@ _TRAIN: Document = {
 }
 """It waits for cores that no worker has."""
 _REF = ObjectRef("ray.io/v1", "RayJob", "default", "train")
+_UNKNOWN = "Whether the work of RayJob default/train has ended is not known: "
+_EXIT_1 = json.dumps({"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "1"}]}}).encode()
 
 
 @asynccontextmanager
@@ -106,6 +117,51 @@ async def test_a_teardown_deletes_a_rayjob_whose_head_is_gone_and_says_so(tmp_pa
 
         await polling.until(is_gone, "the end of the head")
         told = said(await torn_down(run))
-        unknown = "Whether the work of RayJob default/train has ended is not known: no head of RayCluster rc runs."
-        assert told == f"undone: 1 object removed. {unknown}"
+        assert told == f"undone: 1 object removed. {_UNKNOWN}no head of RayCluster rc runs."
         assert await client.read(RAY_JOBS, "default/train") is None
+
+
+async def test_a_program_that_is_refused_in_the_head_keeps_nothing_from_being_deleted() -> None:
+    refusal = AccessError('Not allowed: pods "head" is forbidden.')
+    assert await said_of([], refusal=refusal) == f'{_UNKNOWN}Not allowed: pods "head" is forbidden.'
+
+
+async def test_a_stop_without_an_end_is_waited_for_in_vain_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_jobs, "_STOP_SECONDS", 0.2)
+    assert await said_of([(Channel.STDOUT, b"Attempting to stop job")]) == (
+        f"{_UNKNOWN}ray in default/head did not end within 0 s."
+    )
+
+
+async def test_the_last_words_of_a_stop_that_fails_are_quoted() -> None:
+    answers = [(Channel.STDERR, b"RuntimeError: Request failed with status code 404\n"), (Channel.ERROR, _EXIT_1)]
+    assert await said_of(answers) == f"{_UNKNOWN}RuntimeError: Request failed with status code 404."
+    assert await said_of(answers[1:]) == f"{_UNKNOWN}`ray job stop` ended with 1."
+
+
+async def said_of(answers: list[tuple[Channel, bytes]], *, refusal: AccessError | None = None) -> str:
+    """Return what is said of work whose head answers a program with these parts, then with nothing."""
+
+    async def find(_ref: ObjectRef) -> Document:
+        status = {"jobId": "train-1", "jobStatus": "RUNNING", "rayClusterName": "rc"}
+        return {"spec": {"clusterSelector": {"ray.io/cluster": "rc"}}, "status": status}
+
+    async def pods(**_where: str) -> list[Document]:
+        spec = {"containers": [{"name": "ray-head"}]}
+        return [{"metadata": {"name": "head"}, "spec": spec, "status": {"phase": "Running"}}]
+
+    left = [SimpleNamespace(type=aiohttp.WSMsgType.BINARY, data=bytes([part]) + told) for part, told in answers]
+    if any(part is Channel.ERROR for part, _ in answers):
+        left.append(SimpleNamespace(type=aiohttp.WSMsgType.CLOSED, data=None))
+
+    async def receive() -> SimpleNamespace:
+        return left.pop(0) if left else await asyncio.get_running_loop().create_future()
+
+    @asynccontextmanager
+    async def websocket(_path: str, **_asked: object) -> AsyncIterator[SimpleNamespace]:
+        if refusal is not None:
+            raise refusal
+        yield SimpleNamespace(protocol=PROTOCOLS[0], receive=receive)
+
+    connection = SimpleNamespace(find=find, pods=pods, session=SimpleNamespace(websocket=websocket))
+    return await stop_ray_job(cast("ClusterConnection", connection), _REF)

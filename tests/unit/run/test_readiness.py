@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -13,9 +13,12 @@ from actions.base.clock import SystemClock
 from actions.base.process import own_identity
 from actions.cluster.diagnose.codes import Code
 from actions.cluster.logs.lines import LogLine
+from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState
 from actions.fleet.verdict import PodTrouble, trouble_of, verdict_of
+from actions.run.context.access import ClusterConnection
 from actions.run.journal.lease import Heartbeat, read_heartbeat
+from actions.run.objects.writes import unready
 from actions.run.output.reader import OutputReader
 from actions.run.output.writer import OutputWriter
 from actions.run.stages.readiness import cause_in, progress_of, restarts_of, troubles_of
@@ -124,6 +127,28 @@ def test_a_clean_end_and_a_healthy_pod_are_no_trouble() -> None:
 def test_an_image_that_cannot_be_pulled_is_trouble_without_a_restart() -> None:
     state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
     assert trouble(a_worker(phase="Pending", ready=False, state=state)) == "worker-0, ImagePullBackOff"
+
+
+class Deployed:
+    """A cluster with a Deployment whose pod crashes."""
+
+    async def find(self, ref: ObjectRef) -> dict[str, Any]:
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": "operator", "tier": "control"}}}
+        metadata = {"name": ref.name, "namespace": ref.namespace, "generation": 1}
+        status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
+        return {"apiVersion": ref.api_version, "kind": ref.kind, "metadata": metadata, "spec": spec, "status": status}
+
+    async def pods(self, *, namespace: str, label_selector: str) -> list[dict[str, Any]]:
+        assert (namespace, label_selector) == ("default", "app=operator,tier=control")
+        return [a_worker(), crashing()]
+
+
+async def test_a_deployment_that_is_awaited_names_its_pod_that_crashes() -> None:
+    ref = ObjectRef("apps/v1", "Deployment", "default", "operator")
+    assert await unready(cast("ClusterConnection", Deployed()), ref) == (
+        "Deployment default/operator: 0 of 1 replicas are available. Pod esm1nv-pretraining-worker-7: "
+        "CrashLoopBackOff: back-off 5m0s restarting failed container"
+    )
 
 
 def test_the_cause_is_read_in_the_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from actions.run.store.access import StoreAccess
 from actions.run.store.copy import fetch_run
 from actions.run.store.fence import Fence
 from actions.run.store.lease import take_lease
-from actions.run.store.objects import GuardedStore, RunStore, StoreLease
+from actions.run.store.objects import RunStore, StoreLease
 from actions.run.store.rows import read_rows
 from actions.terraform.working_directory import LOCK_FILE, has_history, is_prepared
 from tests.support.stores import BEN, Proxy, Published, a_run_with_store, opened
@@ -164,7 +164,7 @@ def test_a_runner_that_wakes_up_writes_no_file_and_no_curve_into_the_home(home: 
         state.write_text('{"resources":["aws_vpc.main"]}')
         home.requests.clear()
         with guarded_by(one.fence), pytest.raises(FencedError):
-            await one.run.publisher.contents._push_all_files(GuardedStore(one.run.store))
+            await one.run.publisher.contents._push_all_files(one.run.store)
         assert home.puts() == []
         one.run.close()
 

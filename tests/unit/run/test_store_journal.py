@@ -10,12 +10,12 @@ from actions.base.clock import SystemClock
 from actions.base.errors import FormatError
 from actions.base.objects import StoredObject
 from actions.run.context.store_address import run_key
-from actions.run.journal.store import RecordRow
+from actions.run.journal.journal_file import RecordRow
 from actions.run.state.records import Operator, Output, TakenOver, encode_body
 from actions.run.store.lease import take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import DamagedError, TakenError
 from actions.run.store.rows import OPEN_BYTES, RowWriter, append_rows, append_to_store, read_rows, rows_name
+from tests.support.local_store import LocalStore
 from tests.unit.run.replicating import a_run, stored
 
 ANNA, BEN = Operator("anna", "bastion-1"), Operator("ben", "bastion-2")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from actions.base.clock import Clock
 from actions.base.errors import ConflictError, RefusedError
 from actions.run.client import send_request
 from actions.run.context.store_address import run_key
-from actions.run.journal.folder import journal_path
 from actions.run.journal.watched import read_watched
 from actions.run.state.records import Operator, Output, RequestKind, RunRequest, TakenOver
 from actions.run.state.view import RunView
@@ -24,10 +21,11 @@ from actions.run.store import lease as leases
 from actions.run.store.access import StoreAccess
 from actions.run.store.copy import become_original, fetch_run
 from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import LEASE, LeaseDocument, RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
+from tests.support.journals import drop_lease
+from tests.support.local_store import LocalStore
 from tests.support.stores import (
     ANNA,
     BEN,
@@ -57,9 +55,7 @@ def test_a_second_runner_goes_on_where_the_first_was_killed(home: Proxy, tmp_pat
     async def second() -> None:
         clock = VirtualClock()
         home.mend()
-        with closing(sqlite3.connect(journal_path(folder))) as connection:
-            connection.execute("DELETE FROM lease")
-            connection.commit()
+        drop_lease(folder)
         run = Published(folder, clock)
         await run.journal.write(Output({"n": "after"}), stage="train", attempt=1)
         async with accompanied(run):
@@ -180,9 +176,7 @@ def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
             await seconds_until(clock, lambda: first.publisher.sent == 1, 5)
             copy = tmp_path / "other" / folder.name
             shutil.copytree(folder, copy)  # a virtual machine that was copied
-            with closing(sqlite3.connect(journal_path(copy))) as connection:
-                connection.execute("DELETE FROM lease")
-                connection.commit()
+            drop_lease(copy)
             monkeypatch.setattr(leases, "boot", lambda: "another-boot")
             second = Published(copy, clock)
             await second.journal.write(Output({"by": "the copy"}), stage="train", attempt=1)
@@ -402,9 +396,7 @@ def test_a_removed_lease_is_not_claimed_by_a_machine_whose_run_was_taken_over(ho
             await clock.sleep(3)
         await append_to_store(run.store, folder.name, TakenOver(BEN, 2, ANNA), clock=clock, epoch=2)
         await run.store.delete(f"runs/{folder.name}/lease.json")
-        with closing(sqlite3.connect(journal_path(folder))) as connection:
-            connection.execute("DELETE FROM lease")
-            connection.commit()
+        drop_lease(folder)
         again = Published(folder, clock)
         with pytest.raises(TakenError, match="Another machine has written record 2"):
             await asyncio.wait_for(again.publisher.accompany(), 60)

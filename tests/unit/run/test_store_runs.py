@@ -34,8 +34,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import list_runs, resume_interrupted, send_request, start_runner
 from actions.run.context.store_address import parse_store, run_key
 from actions.run.forget import forget_run
+from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.reader import load_run
-from actions.run.journal.store import RecordRow
 from actions.run.launch import create_run
 from actions.run.output.segments import sealed, tail_name
 from actions.run.report import run_table
@@ -510,7 +510,7 @@ def tar_header(kind: bytes, size: int, *, name: str = "blueprint/file") -> bytes
         archive_with("../outside"),
         archive_with("/etc/outside"),
         archive_with("blueprint/../../outside"),
-        archive_with("journal.db"),
+        archive_with("journal.jsonl"),
         archive_with("."),
         gzip.compress(b"x" * 1000)[:-9] + b"\xff" * 9,
         gzip.compress(b"")[:10] + b"\xff" * 600,

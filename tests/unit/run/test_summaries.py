@@ -152,7 +152,7 @@ def _another_journal(folder: Path) -> None:
     path = journal_path(folder)
     status = path.stat()
     path.unlink()
-    copy_rows(path, folder.name, [])
+    copy_rows(path, [])
     journal = Journal(path, CLOCK)
     journal.append(replace(creation(), run_id=folder.name, title="Another"))
     journal.close()

@@ -131,7 +131,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_there(folder: Path, tmp_pat
     def fail() -> str:
         raise UnreachableError("Nobody answers at 10.0.0.1.")
 
-    (folder / "journal.db").write_bytes(b"no database")
+    (folder / "journal.jsonl").write_bytes(b"no database")
     runner_log_path(folder).unlink()
     pieces = [*run_pieces(folder, None, CLOCK), Piece("cluster.json", "the cluster", fail)]
     listed = write_archive(tmp_path / "a.tar.gz", pieces, SupportFilter({}), name="x", made_at=CLOCK.now())

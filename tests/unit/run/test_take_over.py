@@ -59,13 +59,13 @@ from actions.run.store.elsewhere import note_elsewhere
 from actions.run.store.fence import GRACE_SECONDS
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.lease import LEASE_SECONDS, take_lease
-from actions.run.store.local import LocalStore
 from actions.run.store.objects import LEASE, DamagedError, LeaseDocument, RunAbout, RunStatus, StoreLease
 from actions.run.store.rows import append_rows, rows_name
 from actions.run.takeover import reach, strays, takeover
 from actions.run.takeover.arrival import arrival_records
 from actions.run.takeover.strays import FoundObjects, Searched, gone_sentences, own_objects
 from actions.run.takeover.takeover import take_over_run
+from tests.support.local_store import LocalStore
 from tests.unit.run.world import creation, make_run, outline
 
 CLOCK = SystemClock()
@@ -458,7 +458,7 @@ async def test_a_run_that_cannot_be_fetched_leaves_nothing_here(home: FolderStor
 
 @pytest.mark.parametrize(
     "fault",
-    [MissingPermissionError("AWS denies s3:GetObject.", "s3:GetObject"), DiskFullError(Path("journal.db"))],
+    [MissingPermissionError("AWS denies s3:GetObject.", "s3:GetObject"), DiskFullError(Path("journal.jsonl"))],
     ids=["right", "disk"],
 )
 async def test_every_reason_not_to_fetch_a_run_is_a_sentence_that_says_what_to_do(

@@ -21,8 +21,9 @@ from actions.base.files import asset
 from actions.base.own_images import PYTHON, REGISTRY_VARIABLE, own_image
 from actions.base.process import own_identity
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
-from actions.run.journal.lease import Heartbeat, Lease, read_heartbeat
+from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.journal.reader import RunMonitor
+from actions.run.journal.store import Lease
 from actions.run.launch import kept_environment
 from actions.run.report import run_table
 from actions.run.results import copying
@@ -57,6 +58,8 @@ class FakeApi(Api):
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         place = path.partition("?")[0]
         self.calls.append((method, place))
+        if method == "POST":
+            return {}
         if place not in self.objects:
             raise urllib.error.HTTPError(place, 404, "not found", Message(), io.BytesIO())
         if method != "GET" and place in self.refuses:
@@ -113,6 +116,20 @@ def test_a_silent_run_loses_its_jobs_and_gets_the_reason() -> None:
     note = api.objects[PLACE]["metadata"]["annotations"][NOTE]
     assert note == said
     assert "61 min old, 60 min are allowed: suspended Job/training/train, deleted Pod/training/shell." in note
+
+
+def test_a_job_of_volcano_is_stopped_by_a_command_about_its_uid() -> None:
+    (target,) = config_of(view := a_view(MADE[4]), watched_objects(view), STORE)["targets"]
+    path, command = target["command"]
+    job = {"metadata": {"uid": target["uid"]}, "status": {"state": {"phase": "Running"}}}
+    api = FakeApi({PLACE: record(91), target["path"]: job})
+    said = watch(api, config(target), NOW)
+    assert path == "/apis/bus.volcano.sh/v1alpha1/namespaces/training/commands"
+    assert api.changes == [("POST", path), ("PATCH", PLACE)]
+    assert (command["action"], command["target"]["uid"]) == ("AbortJob", target["uid"])
+    assert "suspended Job/training/gang" in said
+    job["status"]["state"]["phase"], api.objects[PLACE] = "Aborting", record(91)
+    assert "none of its jobs is at work" in watch(api, config(target), NOW)
 
 
 @pytest.mark.parametrize(
@@ -200,12 +217,13 @@ def test_its_role_names_the_objects_of_the_run_and_has_no_verb_more() -> None:
             "verbs": ["get", "patch"],
         }
     ]
-    assert [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in roles["training"]] == [
+    assert [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in roles["training"][:-1]] == [
         (["mpijobs"], ["nccl"], ["get", "patch"]),
         (["rayclusters"], ["ray"], ["get", "patch"]),
-        (["jobs"], ["gang"], ["get", "delete"]),
+        (["jobs"], ["gang"], ["get"]),
         (["deployments"], ["server"], ["get", "patch"]),
     ]
+    assert roles["training"][-1] == {"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["create"]}
     assert {one["metadata"]["name"] for one in manifests} == {watchdog_name(RUN)} == {"eksml-watchdog-7clq5bfkflkl6"}
 
 
@@ -222,12 +240,12 @@ def granted(manifests: list[dict[str, Any]]) -> set[tuple[str, str, str, str, st
         subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
         assert (one["subjects"], one["roleRef"]["kind"]) == ([subject], "Role")
         for rule in roles[one["metadata"]["namespace"], one["roleRef"]["name"]]:
-            assert rule["resourceNames"]
+            assert rule.get("resourceNames") or rule["verbs"] == ["create"]
             found |= {
                 (one["metadata"]["namespace"], group, resource, name, verb)
                 for group in rule["apiGroups"]
                 for resource in rule["resources"]
-                for name in rule["resourceNames"]
+                for name in rule.get("resourceNames", [""])
                 for verb in rule["verbs"]
             }
     return found
@@ -239,8 +257,8 @@ def asked(calls: list[tuple[str, str]]) -> set[tuple[str, str, str, str, str]]:
     for method, path in calls:
         words = path.strip("/").split("/")
         group = words[1] if words[0] == "apis" else ""
-        _, namespace, resource, name = words[-4:]
-        found.add((namespace, group, resource, name, method.lower()))
+        namespace, resource, name = (*words[-2 - (method != "POST") :], "")[:3]
+        found.add((namespace, group, resource, name, "create" if method == "POST" else method.lower()))
     return found
 
 
@@ -249,7 +267,7 @@ def test_its_role_allows_what_its_program_asks_for_and_nothing_else() -> None:
     objects = watched_objects(view)
     api = FakeApi({PLACE: record(600), **{one.path: {"metadata": {"uid": one.uid}, "spec": {}} for one in objects}})
     assert "suspended" in watch(api, config_of(view, objects, STORE), NOW)
-    assert {method for method, _ in api.calls} == {"GET", "PATCH", "DELETE"}
+    assert {method for method, _ in api.calls} == {"GET", "PATCH", "DELETE", "POST"}
     assert asked(api.calls) == granted(manifests_of(view, objects, STORE))
 
 

@@ -47,7 +47,10 @@ async def test_limits_but_for_the_budget_are_a_folded_group() -> None:
         await wait_for(pilot, lambda: "Limits: 8 fields" in screen_text(app), "the group")
         assert "Budget" in screen_text(app)
         assert "Before credentials end" not in screen_text(app)
-        await pilot.press(*OPEN_LIMITS, *"noon")
+        assert "enter launch" in screen_text(app)
+        await pilot.press(OPEN_LIMITS[0])
+        await wait_for(pilot, lambda: "enter show or hide" in screen_text(app), "what enter does on a heading")
+        await pilot.press(*OPEN_LIMITS[1:], *"noon")
         await wait_for(pilot, lambda: "'noon' is not a time" in screen_text(app), "its first field is edited")
 
 

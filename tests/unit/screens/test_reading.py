@@ -15,13 +15,16 @@ from tests.support import fixed_runs
 from tests.support.builders import a_node, a_pod, a_snapshot
 from tests.support.fixed_cluster import RUN, picture
 from tests.support.fixed_console import FixedConsole, Scene, a_fixed_console
+from tests.support.waiting import wait_for
 from tui.panes.base import Pane
 from tui.panes.charts import ChartsPane
 from tui.panes.logs import LogsPane
 from tui.screens.viewer import Viewer
+from tui.terminal import clipboard
 from tui.terminal.clipboard import MOST_BYTES, Clipping, copy_out
 from tui.textual_private import screen_text
 from tui.widgets.log import COLUMN_STEP
+from tui.widgets.log_buffer import BufferedLine
 from tui.widgets.log_renderer import Wrap
 
 SIZE = (120, 36)
@@ -189,6 +192,61 @@ async def test_what_keys_do_in_a_chart_commands_do_too(tmp_path: Path, monkeypat
         assert before is not None
         assert plot.options.window is not None
         assert plot.options.window[0] < before[0]
+
+
+async def test_the_page_of_wandb_that_a_log_names_is_copied_or_opened_in_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("tui.commands.reading.open_browser", opened.append)
+    monkeypatch.setattr("tui.commands.reading.has_browser", lambda: False)
+    submitted: list[str] = []
+    monkeypatch.setattr("tui.commands.handlers.submit_line", lambda _, line: submitted.append(line))
+    async with a_fixed_console(a_scene(tmp_path), monkeypatch, size=SIZE) as console:
+        await console.line("open logs")
+        await console.calm("12600/500000")
+        await console.press("A")
+        await console.calm("The log has no address of wandb")
+        pane = console.app.workspace.current
+        assert isinstance(pane, LogsPane)
+        pod = "esm1nv-pretraining-worker-0"
+        lines = (
+            "wandb: View project at \x1b[34m\x1b[4mhttps://wandb.ai/team/esm\x1b[0m",
+            "wandb: View run at \x1b[34m\x1b[4mhttps://wandb.ai/team/esm/runs/uc4\x1b[0m",
+            "TensorBoard 2.11.2 at http://localhost:6006/ (Press CTRL+C to quit)",
+        )
+        pane._view.buffer.extend([BufferedLine(line, source=pod, at_ns=1) for line in lines])
+        await console.press("A")
+        await console.calm("wandb run: https://wandb.ai/team/esm/runs/uc4 Copied it")
+        assert console.app.clipboard == "https://wandb.ai/team/esm/runs/uc4"
+        monkeypatch.setattr("tui.commands.reading.has_browser", lambda: True)
+        await console.line("browse project")
+        await console.calm("Opened wandb project")
+        assert opened == ["https://wandb.ai/team/esm"]
+        await console.line("browse mlflow")
+        await console.calm("The log has no 'mlflow'.")
+        await console.line("browse tensorboard")
+        await wait_for(console.pilot, lambda: submitted == [f"forward default/{pod}:6006"], "a port is forwarded")
+        submitted.clear()
+        pane._pod = replace(a_pod(pod), phase="Running")  # of one pod's log the sources are its containers
+        pane._view.buffer.extend([BufferedLine("TensorBoard 2.11.2 at http://0.0.0.0:6007/", source="main", at_ns=2)])
+        await console.line("browse tensorboard")
+        await wait_for(console.pilot, lambda: submitted == [f"forward default/{pod}:6007"], "of the pod")
+
+
+def test_a_browser_is_opened_only_in_front_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(clipboard, "spawn_detached", lambda argv, **_: started.append(argv))
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    for name in ("SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert not clipboard.has_browser()
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert clipboard.has_browser()
+    clipboard.open_browser("https://wandb.ai/t")
+    assert started == [["xdg-open", "https://wandb.ai/t"]]
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
+    assert not clipboard.has_browser()
 
 
 async def test_a_log_is_narrowed_to_one_pod_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

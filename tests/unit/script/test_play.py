@@ -12,10 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
-from actions.base.patterns import Pattern
+from actions.base.patterns import Pattern, compile_pattern
 from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.logs.lines import LogLine
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
+from actions.run.output.writer import OutputWriter
 from actions.run.state.records import ClusterName
 from actions.run.state.view import Audit, Goal, RunState, RunView, StageState, StageView
 from actions.script.artifacts import Artifacts
@@ -24,6 +26,8 @@ from actions.script.play import Player
 from actions.script.report import Report, StepResult, write_junit
 from actions.script.run_observer import RunObserver
 from actions.telemetry.points import Point
+from tests.support.answering import write_kubeconfig
+from tests.support.smallrun import a_small_run
 
 
 class FakeClock:
@@ -90,6 +94,8 @@ class FakeWorld:
     broken: bool = False
     """Its handler of `launch` has a bug."""
     wrong: list[Finding] = field(default_factory=list)
+    folder: Path | None = None
+    """Of the run that is on screen."""
     asked: list[str] = field(default_factory=list)
 
     async def explain(self, stage: str) -> Sequence[Finding]:
@@ -133,7 +139,7 @@ class FakeWorld:
             self.frames.pop(0)(self)
 
     def run_folder(self) -> Path | None:
-        return None
+        return self.folder
 
     def save_screen(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -317,6 +323,33 @@ async def test_metrics_and_logs_are_waited_for(world: FakeWorld, tmp_path: Path)
     report, _ = await played(text, world, tmp_path)
     assert report.exit_code == 0
     assert report.steps[0].seen == "train_loss is 2.7 at step 200"
+
+
+_BLUEPRINT = """
+schema: eksml/v1
+id: small
+title: One stage
+summary: For tests.
+cluster: {name: known, region: us-west-2, namespace: default}
+stages:
+  - {id: access, kind: kubeconfig, title: Access, expect: 1s..5s, cluster: known, region: us-west-2}
+"""
+
+
+def test_a_mark_of_the_console_is_found_as_a_line_is(world: FakeWorld, tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    world.folder = a_small_run(tmp_path, {"blueprint.yaml": _BLUEPRINT}, kubeconfig=kubeconfig)
+    run = RunObserver(world, world.clock)
+    run.view()
+    writer = OutputWriter(world.folder, "access")
+    source = writer.source("default", "worker-0", "pytorch", "uid")
+    writer.write_lines(source, [LogLine(5, "CUDA out of memory")])
+    mark = compile_pattern(r"container restarted \(exit 1")
+    assert (run.has_line(compile_pattern("CUDA"), "access"), run.has_line(mark, "access")) == (True, False)
+    writer.write_lines(source, [LogLine(5, "-- container restarted (exit 1, Error) --", is_marker=True)])
+    assert run.has_line(mark, "access")
+    writer.close()
+    run.close()
 
 
 async def test_the_cluster_can_be_pinned(world: FakeWorld, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tui.commands.dispatcher import expanded
 from tui.settings import THEMES
 from tui.settings.appearance import console_theme, theme_name, tokens
 from tui.settings.config import SETTINGS, ConfigFile, config_schema, settle
-from tui.settings.configfile import load_config
+from tui.settings.configfile import load_config, with_environment
 from tui.settings.settings import AlarmSettings, ConsoleSettings, DesktopNotice
 from tui.textual_private import screen_strips
 
@@ -282,3 +282,15 @@ def test_a_time_is_taken_as_it_is_written(tmp_path: Path, time: str) -> None:
     """One that has passed is refused by a launch alone, not by every command."""
     loaded = load_config(written(tmp_path, f"limit_until: {time}\nlimit_watchdog: 90m"))
     assert loaded.values == {"limit_until": time, "limit_watchdog": "90m"}
+
+
+def test_each_setting_has_a_variable_before_those_of_others_and_the_file() -> None:
+    config = ConfigFile({"theme": "dark", "bell": False}, {"theme": "f:1", "bell": "f:2"})
+    given = {"EKSML_TUI_THEME": "light", "EKSML_TUI_REGION": "eu-west-1", "AWS_REGION": "us-west-2"}
+    found = sources([], with_environment(config, given), given)
+    assert found["theme"] == ("light", "environment EKSML_TUI_THEME")
+    assert found["region"] == ("eu-west-1", "environment EKSML_TUI_REGION")
+    assert found["bell"] == (False, "f:2")
+    with pytest.raises(InputError, match="speed must be") as refused:
+        with_environment(config, {"EKSML_TUI_SPEED": "fast"})
+    assert refused.value.file == "EKSML_TUI_SPEED"

@@ -61,6 +61,7 @@ def test_w_asks_why_wherever_something_can_be_stuck() -> None:
         KeyContext.ACCELERATORS,
         KeyContext.EVENTS,
         KeyContext.QUEUES,
+        KeyContext.LOGS,
         KeyContext.RUN,
         KeyContext.RUNS,
     }

@@ -56,6 +56,18 @@ async def test_it_follows_the_end() -> None:
         assert "following" in shown(app)[11]
 
 
+async def test_a_log_that_has_ended_is_not_followed() -> None:
+    app = LogApp(LogBuffer())
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot, app)
+        app.view.has_ended = True
+        app.append(*numbered(100))
+        await wait_for(pilot, lambda: "at the end" in shown(app)[11], "the end")
+        assert "following" not in shown(app)[11]
+        await pilot.press("k")
+        await wait_for(pilot, lambda: "above the end" in shown(app)[11], "one line up")
+
+
 async def test_scrolled_up_the_same_lines_stay_and_new_ones_are_counted() -> None:
     app = LogApp(LogBuffer())
     async with app.run_test(size=SIZE) as pilot:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.errors import FormatError, InputError, ReaderDefectError, UnreadableError, reading
+from actions.base.executors import beside
 from actions.base.files import open_file
-from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.listing import ListedNodes, fetch_nodes
+from actions.cluster.state.listing import ListedNodes, fetch_labels, fetch_nodes, node_list
 from actions.fleet.cost import CostModel
-from actions.fleet.node_report import nodes_json, nodes_table
-from tui.cli.tables.output import print_table, tell_left_out, tell_refused, tell_uncounted
-from tui.cli.target import ChosenTarget, chosen_target, require_target
+from actions.fleet.facts import UNUSED, NodeFacts, state_of
+from actions.fleet.node_report import node_document, nodes_json, nodes_table, sorted_nodes
+from actions.fleet.quantity import UNKNOWN
+from tui.cli.tables.follow import ChangedRows
+from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_refused, tell_uncounted
+from tui.cli.target import ask_cluster
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
@@ -35,38 +37,69 @@ _FINDING_FIELDS = ("code", "severity", "headline", "evidence", "next_step")
 
 
 def print_nodes(options: Namespace) -> int:
-    """Print the cluster's nodes with their usage and cost."""
-    chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    listed, region = asyncio.run(_take(chosen))
+    """Print the cluster's nodes with their usage and cost, and go on with changes if that is wanted."""
+
+    async def ask(session: KubeSession) -> tuple[ListedNodes, dict[str, dict[str, str | None]], str]:
+        identity = await session.identity()
+        async with beside(fetch_labels(session, "Node", options.label_columns, labels=options.selector)) as labels:
+            listed = await fetch_nodes(session, labels=options.selector, left_out=tell_left_out)
+            return listed, await labels, identity.region
+
+    if options.watch:
+        ask_cluster(options, partial(_follow, options))
+    listed, labels, region = ask_cluster(options, ask)
     tell_uncounted(listed.unlisted_devices)
-    model = CostModel.load(region=region)
+    model = CostModel.load(region=region or options.region)
+
+    def document_of(node: NodeFacts) -> dict[str, object]:
+        use = listed.usage.get(node.name, UNUSED)
+        return node_document(node, use, model.node_cost(node, use), labels.get(node.uid))
+
+    nodes = in_order(sorted_nodes(listed.nodes), options.sort_by, document_of, NODE_FIELDS)
     print_table(
         options.output,
-        table=lambda: nodes_table(listed.nodes, listed.usage, model),
-        document=lambda: nodes_json(
-            listed.nodes,
+        table=lambda: nodes_table(
+            nodes,
             listed.usage,
             model,
-            region=region,
+            labels=labels,
+            is_bare=options.no_headers or not sys.stdout.isatty(),
+        ),
+        document=lambda: nodes_json(
+            nodes,
+            listed.usage,
+            model,
+            region=region or options.region,
             leaves_out_claims=bool(listed.unlisted_devices),
+            labels=labels,
         ),
         rows="nodes",
         fields=NODE_FIELDS,
+        noun="node",
+        has_heads=not options.no_headers,
     )
     return 0
 
 
-async def _take(chosen: ChosenTarget) -> tuple[ListedNodes, str]:
-    require_target(chosen.target)
-    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-    try:
-        identity = await session.identity()
-        return await fetch_nodes(session, left_out=tell_left_out), identity.region or chosen.region
-    finally:
-        await session.aclose()
+async def _follow(options: Namespace, session: KubeSession) -> None:
+    """Print nodes, and each that changes, until interrupted; what pods request on them is left out."""
+    model = CostModel.load(region=session.region or options.region)
+
+    def cells(node: NodeFacts) -> list[str]:
+        price = model.node_cost(node, UNUSED).price
+        facts = (node.name, node.instance_type, node.zone, node.capacity_type, node.pool)
+        return [*(fact or "-" for fact in facts), f"{price.usd_per_hour:.4f}" if price else UNKNOWN, state_of(node)]
+
+    def document(node: NodeFacts) -> dict[str, object]:
+        whole = node_document(node, UNUSED, model.node_cost(node, UNUSED))
+        return {name: value for name, value in whole.items() if name not in _OF_PODS}
+
+    await ChangedRows(options, _HEADS, cells, document, noun="node").follow(session, node_list(session))
 
 
+_HEADS = ("NAME", "TYPE", "ZONE", "CAPACITY", "POOL", "$/HOUR", "STATE")
+_OF_PODS = ("pods", "requested", "idle_accelerators", "idle_usd_per_hour")
+"""Keys of a node that need the pods on it."""
 _STDIN = Path("-")
 
 
@@ -132,21 +165,13 @@ def _question(text: str, namespace: str) -> ObjectSelector:
 
 
 def _ask(options: Namespace) -> list[Finding]:
-    chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    return asyncio.run(_explained(chosen, options.object, options.namespace or ""))
+    async def ask(session: KubeSession) -> list[Finding]:
+        from actions.cluster.diagnose.collect import explain
 
-
-async def _explained(chosen: ChosenTarget, text: str, namespace: str) -> list[Finding]:
-    from actions.cluster.diagnose.collect import explain
-
-    require_target(chosen.target)
-    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-    try:
-        selector = _question(text, session.namespace or "default") if text else None
+        selector = _question(options.object, session.namespace or "default") if options.object else None
         refused: set[str] = set()
-        found = await explain(session, selector, namespace=namespace, refused=refused)
+        found = await explain(session, selector, namespace=options.namespace or "", refused=refused)
         tell_refused(refused)
         return found
-    finally:
-        await session.aclose()
+
+    return ask_cluster(options, ask)

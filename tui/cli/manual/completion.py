@@ -72,11 +72,14 @@ def _names(prefix: str, action: Action, command: ArgumentParser, line: Namespace
         return ["latest", *(run.id for run in list_runs())]
     if metavar == "BLUEPRINT" or command.prog == f"{_PROGRAM} blueprints":
         return [blueprint.id for blueprint in _blueprints(line)]
-    if action.dest == "preset":
+    if action.dest in ("preset", "set"):
         blueprints = _blueprints(line)
         named = [each for each in blueprints if each.id == line.blueprint] or blueprints
-        return {name: None for each in named for name in each.presets}.keys()
-    if action.dest == "context":
+        names = [
+            each.presets if action.dest == "preset" else (f"{name}=" for name in each.parameters) for each in named
+        ]
+        return {name: None for few in names for name in few}.keys()
+    if action.dest in ("context", "contexts"):
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
 
         return [name for name, _ in contexts_of(ClusterTarget(line.kubeconfig))]

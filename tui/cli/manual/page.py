@@ -10,7 +10,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
-from tui.cli.arguments import VERSION, parser, subcommands_of
+from tui.cli.arguments import VERSION, known_words, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
 
 _NAME = "eksml-tui"
@@ -29,6 +29,7 @@ _FILES = (
 _VARIABLES = (
     ("KUBECONFIG", "The kubeconfig, or several, separated by colons."),
     ("AWS_PROFILE, AWS_REGION", "As for all AWS tools."),
+    ("EKSML_TUI_NAME", "The setting of this name: EKSML_TUI_CONTEXT, EKSML_TUI_THEME. Written as in config.yaml."),
     ("NO_COLOR", "Draw without colours."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME", "Replace the folders below."),
 )
@@ -38,6 +39,25 @@ def run(options: Namespace) -> int:
     """Print the page."""
     del options
     sys.stdout.write(manual_page(parser()))
+    return 0
+
+
+def print_help(options: Namespace) -> int:
+    """Print the help of a command; exit with code 2 if there is none of these words."""
+    found = parser()
+    for place, word in enumerate(options.words):
+        below = subcommands_of(found)
+        if word not in below:
+            found.error(known_words("VERB" if place else "COMMAND", word, list(below)))
+        found = below[word]
+    sys.stdout.write(found.format_help())
+    return 0
+
+
+def print_version(options: Namespace) -> int:
+    """Print the program's version."""
+    del options
+    sys.stdout.write(f"{_NAME} {VERSION}\n")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actions.run.doctor.report import DoctorLine
@@ -73,23 +73,14 @@ _CHANGE = "Limits that are not given stay as they are; the word none removes one
 
 def texts_of(options: argparse.Namespace, dest: str) -> LimitTexts:
     """Return the limits that the options state, also by config.yaml."""
-    from actions.run.limits.options import LimitTexts
+    from actions.run.limits.options import FLAGS, LimitTexts
 
-    def text(name: str) -> str:
-        value = getattr(options, f"{dest}_{name}", "")
-        return f"{value:.10g}" if isinstance(value, float) else str(value or "")
-
-    return LimitTexts(
-        until=text("until"),
-        budget=text("budget"),
-        max_hourly=text("max_hourly"),
-        before_credentials_end=getattr(options, f"{dest}_before_credentials_end", None),
-        before_capacity_end=getattr(options, f"{dest}_before_capacity_end", None),
-        idle=text("idle"),
-        below=text("below"),
-        at_limit=text("action"),
-        watchdog=text("watchdog"),
-    )
+    stated: dict[str, Any] = {
+        name: getattr(options, f"{dest}_{'action' if name == 'at_limit' else name}", None)
+        for name in LimitTexts.__struct_fields__
+    }
+    texts = {name: f"{value:.10g}" if isinstance(value, float) else str(value or "") for name, value in stated.items()}
+    return LimitTexts(**texts | {name: stated[name] for name in FLAGS})
 
 
 def run_limit(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
 """Tables that commands print once: their forms, and those of the cluster."""
 
-FORMATS = ("table", "wide", "json", "yaml", "csv")
+FORMATS = ("table", "wide", "json", "jsonl", "yaml", "csv")
 """The words of `--output`."""

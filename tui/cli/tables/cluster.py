@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.decoding import json_document
 from actions.base.errors import AccessError
+from actions.base.executors import beside
 from actions.base.wording import aligned_text, rough_duration
-from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.listing import fetch_events, fetch_nodes, fetch_pods
+from actions.cluster.state.listing import event_list, fetch_events, fetch_labels, fetch_nodes, fetch_pods, pod_list
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
+from actions.fleet.node_report import label_title
 from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
 from actions.run.paid import Paid, PaidThing, SeenNodes, paid_of
 from actions.run.report import paid_fields
-from tui.cli.tables.output import print_table, tell_left_out, tell_uncounted
-from tui.cli.target import chosen_target, require_target
+from tui.cli.tables.follow import ChangedRows
+from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_uncounted
+from tui.cli.target import ask_cluster
 
 T = TypeVar("T")
 
@@ -40,33 +41,52 @@ COST_FIELDS = (
 
 
 def print_pods(options: Namespace) -> int:
-    """Print the pods of a namespace, or of all."""
-    found = _listed(
-        options,
-        lambda session: fetch_pods(session, options.namespace, left_out=tell_left_out, uncounted=tell_uncounted),
-    )
-    pods = [pod for pod in found if _is_on(pod, options)]
+    """Print the pods of a namespace, or of all, and go on with changes if that is wanted."""
+    if options.watch:
+        ask_cluster(options, partial(_follow_pods, options))
+
+    async def ask(session: KubeSession) -> tuple[list[PodFacts], dict[str, dict[str, str | None]]]:
+        where = {"namespace": options.namespace, "labels": options.selector}
+        async with beside(fetch_labels(session, "Pod", options.label_columns, **where)) as labels:
+            found = await fetch_pods(session, **where, left_out=tell_left_out, uncounted=tell_uncounted)
+            return found, await labels
+
+    found, labels = _listed(options, ask)
+    pods = [pod for pod in found if _is_wanted(options, pod)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
+
+    def document_of(pod: PodFacts) -> dict[str, Any]:
+        return pod_document(pod) | ({"labels": labels.get(pod.uid, {})} if options.label_columns else {})
+
+    pods = in_order(pods, options.sort_by, document_of, POD_FIELDS)
     now = SystemClock().now().timestamp()
+    heads = [*POD_HEADS, *map(label_title, options.label_columns)]
+    nothing = f"No pods{f' in {options.namespace}' if options.namespace else ''}.\n"
     print_table(
         options.output,
-        table=lambda: _pods_table(pods, now),
-        document=lambda: json_document([pod_document(pod) for pod in pods]),
+        table=lambda: _table_text(heads, (_pod_cells(pod, now, labels) for pod in pods), nothing, right=(4,)),
+        document=lambda: json_document([document_of(pod) for pod in pods]),
         fields=POD_FIELDS,
+        noun="pod",
+        has_heads=not options.no_headers,
     )
     return 0
 
 
 def print_events(options: Namespace) -> int:
-    """Print the newest events, oldest first."""
+    """Print the newest events, oldest first, and go on with new ones if that is wanted."""
+    if options.watch:
+        ask_cluster(options, partial(_follow_events, options))
     found = _listed(options, lambda session: fetch_events(session, options.namespace, left_out=tell_left_out))
-    events = [event for event in found if not options.warnings or event.type == "Warning"]
+    events = [event for event in found if _is_wanted_event(options, event)]
+    events = in_order(events, options.sort_by, event_document, EVENT_FIELDS)
     now = SystemClock().now().timestamp()
     print_table(
         options.output,
-        table=lambda: _events_table(events, now),
+        table=lambda: _table_text(EVENT_HEADS, (_event_cells(event, now) for event in events), "No events.\n"),
         document=lambda: json_document([event_document(event) for event in events]),
         fields=EVENT_FIELDS,
+        has_heads=not options.no_headers,
     )
     return 0
 
@@ -86,7 +106,7 @@ def print_cost(options: Namespace) -> int:
 
     groups, seen = ask_cluster(options, ask)
     runs = [run.paid for run in list_runs() if run.paid is not None]
-    paid = paid_of(runs, seen, is_simulated=bool(getattr(options, "demo", False)))
+    paid = paid_of(runs, [seen], is_simulated=bool(getattr(options, "demo", False)))
     print_table(
         options.output,
         table=lambda: _cost_table(groups, seen.total, paid),
@@ -111,23 +131,28 @@ def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T
         raise AccessError(error.message, hint="Ask for one namespace, with -n NAME, or for the right.") from error
 
 
-def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
-    """Ask the chosen cluster one question, read-only."""
-    chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+async def _follow_pods(options: Namespace, session: KubeSession) -> None:
+    def cells(pod: PodFacts) -> list[str]:
+        return _pod_cells(pod, SystemClock().now().timestamp(), {})
 
-    async def session() -> T:
-        require_target(chosen.target)
-        opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-        try:
-            return await ask(opened)
-        finally:
-            await opened.aclose()
-
-    return asyncio.run(session())
+    rows = ChangedRows(options, POD_HEADS, cells, pod_document, noun="pod", is_wanted=partial(_is_wanted, options))
+    await rows.follow(session, pod_list(options.namespace))
 
 
-def _is_on(pod: PodFacts, options: Namespace) -> bool:
+async def _follow_events(options: Namespace, session: KubeSession) -> None:
+    def cells(event: EventFacts) -> list[str]:
+        return _event_cells(event, SystemClock().now().timestamp())
+
+    rows = ChangedRows(options, EVENT_HEADS, cells, event_document, is_wanted=partial(_is_wanted_event, options))
+    await rows.follow(session, event_list(options.namespace))
+
+
+def _is_wanted_event(options: Namespace, event: EventFacts) -> bool:
+    return not options.warnings or event.type == "Warning"
+
+
+def _is_wanted(options: Namespace, pod: PodFacts) -> bool:
+    """Return whether a pod is on the node, and of the run, that the options name."""
     return (not options.node or pod.node == options.node) and (not options.of_run or pod.run == options.of_run)
 
 
@@ -205,40 +230,40 @@ def _cost_fields(cost: FleetCost) -> dict[str, Any]:
     }
 
 
-def _pods_table(pods: list[PodFacts], now: float) -> str:
-    if not pods:
-        return "No pods.\n"
-    lines = [["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE"]]
-    lines += [
-        [
-            pod.namespace,
-            pod.name,
-            f"{pod.ready}/{len(pod.containers)}",
-            pod.reason or pod.phase or "-",
-            str(pod.restarts),
-            _age(now, pod.created_at),
-            pod.node or "-",
-        ]
-        for pod in pods
-    ]
-    return aligned_text(lines, right=(4,))
+POD_HEADS = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
+EVENT_HEADS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
-def _events_table(events: list[EventFacts], now: float) -> str:
-    if not events:
-        return "No events.\n"
-    lines = [["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]]
-    lines += [
-        [
-            _age(now, event.last_seen_at),
-            event.type,
-            event.reason,
-            f"{event.kind} {event.namespace}/{event.name}" if event.namespace else f"{event.kind} {event.name}",
-            event.message if event.count < 2 else f"{event.message} (×{event.count})",
-        ]
-        for event in events
+def _pod_cells(pod: PodFacts, now: float, labels: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    """Return the cells of a pod at a time, in seconds since the epoch, with its labels by uid, if there are some."""
+    return [
+        pod.namespace,
+        pod.name,
+        f"{pod.ready}/{len(pod.containers)}",
+        pod.reason or pod.phase or "-",
+        str(pod.restarts),
+        _age(now, pod.created_at),
+        pod.node or "-",
+        *(value or "-" for value in labels.get(pod.uid, {}).values()),
     ]
-    return aligned_text(lines)
+
+
+def _event_cells(event: EventFacts, now: float) -> list[str]:
+    """Return the cells of an event at a time, in seconds since the epoch."""
+    return [
+        _age(now, event.last_seen_at),
+        event.type,
+        event.reason,
+        f"{event.kind} {event.namespace}/{event.name}" if event.namespace else f"{event.kind} {event.name}",
+        event.message if event.count < 2 else f"{event.message} (×{event.count})",
+    ]
+
+
+def _table_text(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], nothing: str, *, right: Collection[int] = ()
+) -> str:
+    lines = [heads, *rows]
+    return aligned_text(lines, right=right) if len(lines) > 1 else nothing
 
 
 def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:

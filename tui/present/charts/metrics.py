@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.errors import MissingError
 from actions.base.wording import duration
 from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import Period
@@ -48,7 +50,7 @@ class MetricChart(msgspec.Struct, frozen=True):
 
 
 def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[MetricChart]:
-    """Group metrics into charts: the losses together, every other metric by itself.
+    """Group metrics into charts: the losses together, every other metric by itself, those of `train/…` side by side.
 
     Args:
         metrics: The metrics of the log.
@@ -56,11 +58,31 @@ def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[MetricC
     """
     losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
     others = [metric for metric in metrics if metric not in losses]
-    ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in others if m not in _FIRST)]
+    groups = ["", *dict.fromkeys(metric.partition("/")[0] for metric in others if "/" in metric)]
+    grouped = sorted(others, key=lambda metric: groups.index(metric.partition("/")[0] if "/" in metric else ""))
+    ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in grouped if m not in _FIRST)]
     found = [MetricChart(_LOSS, losses, _LOSS)] if losses else []
     found += [MetricChart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
     places = {metric: place for place, metric in enumerate(order)}
     return sorted(found, key=lambda chart: min(places.get(metric, len(places)) for metric in chart.metrics))
+
+
+def is_meant(chart: MetricChart, words: Sequence[str]) -> bool:
+    """Return whether one of the words is the name of the chart or of a metric of it, or a pattern that fits it."""
+    names = [name.lower() for name in (chart.name, *chart.metrics)]
+    return any(word.lower() in names or any(fnmatchcase(name, word.lower()) for name in names) for word in words)
+
+
+def charts_meant(charts: Sequence[MetricChart], words: Sequence[str]) -> list[MetricChart]:
+    """Return the charts that names of charts and metrics, or patterns (`train/*`), mean, in the charts' order.
+
+    Raises:
+        MissingError: One of the words means none.
+    """
+    for word in words:
+        if not any(is_meant(chart, (word,)) for chart in charts):
+            raise MissingError(f"The log has no {word!r}.", hint=f"It has {', '.join(one.name for one in charts)}.")
+    return [chart for chart in charts if is_meant(chart, words)]
 
 
 class ChartRow(msgspec.Struct, frozen=True):
@@ -79,15 +101,17 @@ class ChartRow(msgspec.Struct, frozen=True):
     is_shown: bool
 
 
-def chart_rows(charts: Sequence[MetricChart], curves: Curves, setting_text: Collection[str]) -> list[ChartRow]:
-    """Return a row for each chart, in their order."""
+def chart_rows(
+    charts: Sequence[MetricChart], series_of: Callable[[str], Series | None], shown: Collection[str]
+) -> list[ChartRow]:
+    """Return a row for each chart, in their order; `shown` has the names of those on screen."""
     rows = []
     for chart in charts:
-        found = {metric: series for metric in chart.metrics if (series := curves.series(metric)) is not None}
+        found = {metric: series for metric in chart.metrics if (series := series_of(metric)) is not None}
         lasts = {metric: last.y for metric, series in found.items() if (last := series.last) is not None}
         values = [short_number(y) if len(lasts) == 1 else f"{metric} {short_number(y)}" for metric, y in lasts.items()]
         points = max((len(series.samples()) for series in found.values()), default=0)
-        rows.append(ChartRow(chart, ", ".join(values), points, chart.name in setting_text))
+        rows.append(ChartRow(chart, ", ".join(values), points, chart.name in shown))
     return rows
 
 
@@ -280,13 +304,13 @@ def compared_curves(runs: Sequence[RunCurves], metric: str, names: Sequence[str]
 
 
 def legend_lines(runs: Sequence[RunCurves], names: Sequence[str], metric: str) -> list[Cells]:
-    """Return a line for each run: glyph, name, last value, step, and the least value with its step."""
+    """Return a line for each run: glyph, name; of a metric the last value, step, and the least value with its step."""
     from actions.run.comparison import figures_of_series
 
     width = max(map(len, names), default=0)
     lines = []
     for run, name, glyph, tone in zip(runs, names, GLYPHS, TONES, strict=False):
-        figures = figures_of_series(run.series(metric))
+        figures = figures_of_series(run.series(metric) if metric else None)
         spans = [Span(f"{glyph} {name:<{width}}", tone)]
         if figures.last is not None:
             spans.append(Span(f"  last {short_number(figures.last.y)}", Tone.STRONG))

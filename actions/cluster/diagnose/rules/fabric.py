@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.wording import listed
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
-from actions.cluster.diagnose.evidence import Evidence, Pod
+from actions.cluster.diagnose.evidence import Evidence, Log, Pod
 from actions.cluster.diagnose.log_patterns import (
     Hit,
     LogPattern,
@@ -25,7 +25,7 @@ from actions.cluster.diagnose.log_patterns import (
     pod_suffix,
     unresolved_log_text,
 )
-from actions.cluster.diagnose.rules.last_error import has_original_error
+from actions.cluster.diagnose.rules.last_error import end_by_signal, has_original_error, last_error, was_killed
 from actions.cluster.diagnose.rules.resources import EFA
 
 
@@ -179,7 +179,8 @@ def _collectives(evidence: Evidence) -> Iterator[Finding]:
 
     Both are consequences where a rank is known to have ended by an error of its own, or by a signal.
     """
-    if any(map(has_original_error, evidence.logs)):
+    if ended := [log for log in evidence.logs if has_original_error(log)]:
+        yield from _killed(evidence, ended)
         return
     texts = list(log_texts(evidence))
     timeouts, peers = list(find_hits(texts, _TIMEOUT)), list(find_hits(texts, _PEER))
@@ -196,6 +197,21 @@ def _collectives(evidence: Evidence) -> Iterator[Finding]:
             if peer
             else "Find the first error in time over all ranks; this one is an echo of it.",
         )
+
+
+def _killed(evidence: Evidence, ended: Iterable[Log]) -> Iterator[Finding]:
+    """Yield a rank that was killed in a pod that runs again; one that has ended has a finding of its own."""
+    for log in ended:
+        if any(pod.name == log.pod and pod.is_fine for pod in evidence.pods):
+            alone = Evidence(logs=(log,))
+            error = last_error(alone)
+            if was_killed(error):
+                yield finding(
+                    Code.KILLED_SIGKILL,
+                    f"{end_by_signal(alone, None, error)} in {log.pod}, which runs again; others only report its end",
+                    [error],
+                    "Compare limits.memory with what its ranks use; see the events of that pod and its node.",
+                )
 
 
 _PEER_NAME = re.compile(r"(?:remote peer|from peer|Connect to|to peer) ([\w.-]{1,253})<\d{1,5}>")

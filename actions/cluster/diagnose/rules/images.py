@@ -78,7 +78,7 @@ _VERDICTS = (
     (
         Code.NODE_DISK_FULL,
         _NO_DISK,
-        "The node ran out of disk while it unpacked the image {image}",
+        "The node ran out of disk while it pulled the image {image}",
         "Raise the node's volume size (blockDeviceMappings of the EC2NodeClass, or the launch template).",
     ),
     (

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from actions.base.wording import counted
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
 from actions.cluster.diagnose.evidence import (
     STARTING,
@@ -323,14 +324,15 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
         or signal_of_exit_code(failed.exit_code if failed is not None else None)
     )
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
-    headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
+    headline = f"{container.name} of {pod.name} fails at once{code}, {counted(container.restarts, 'restart')}"
     if failed is None and waiting.reason not in _NO_START_ERRORS:
         headline = f"{container.name} of {pod.name} cannot be started"
     quotes = [error, waiting.reason]
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
+    is_first = not is_started and container.restarts < _LOOP_RESTARTS
     return finding(
-        Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
+        Code.NOT_READY if is_first else Code.KILLED_SIGKILL if was_killed(error) else Code.CRASH_LOOP,
         f"{headline}: {on_one_line(cause)}" if cause else headline,
         quotes,
         remedy_of(error) or _next_step(pod, container, failed, is_told=bool(error)),
@@ -338,6 +340,8 @@ def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedS
 
 
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+_LOOP_RESTARTS = 2
+"""From so many on, a container that its runtime could not start is in a loop: one such start is often the node's."""
 _NO_PROGRAM = frozenset({126, 127})
 """Exit codes of a shell that cannot run, or does not find, a program."""
 

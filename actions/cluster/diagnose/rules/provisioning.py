@@ -7,6 +7,7 @@ only the code in the message distinguishes them. EC2 API reference for the codes
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 
@@ -30,6 +31,7 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     quotes_of,
     refusals,
 )
+from actions.fleet.quantity import parse_quantity
 
 _BUCKET = re.compile(r"current vCPU limit of (\d+)")
 _TYPE = re.compile(r"\b([a-z]{1,4}\d[a-z0-9-]*\.(?:\d*x?large|metal[\w-]*|medium|small|micro|nano))\b")
@@ -292,12 +294,15 @@ def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
     return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)
 
 
-_POOL = re.compile(r'nodepool(?:[=:]"?| "|[:=] ?)([\w.-]+)"?', re.IGNORECASE)
+_POOL = re.compile(r'nodepool(?:[=:]"?| "|[:=] ?| In \[)([\w.-]+)"?', re.IGNORECASE)
 _TAINT = re.compile(r"did not tolerate (?:taint \(taint=)?([^\s;,()]+)")
 _LIMIT = re.compile(
     r"exceed(?:s|ed)? (?:the )?limits? for (?:nodepool|provisioner)|nodepool[^\n]{0,40}limits? (?:have been )?exceeded"
 )
 _LIMIT_POOL = re.compile(r'for (?:nodepool|provisioner):? (?:\((?:NodePool|provisioner)=|")?([\w.-]+)')
+_ASKED = re.compile(r"karpenter\.sh/nodepool In \[([\w.-]+)\][^\n{]*\{([^{}\n]*)\}")
+_AMOUNT = re.compile(r'"([^"]+)":"([^"]+)"')
+"""What Karpenter asks of a pool: resource and quantity."""
 _MISMATCH = re.compile(
     r"no instance type (?:met|satisfied|has|which)|incompatible requirements|filtered out all available instance types"
     r"|minValues requirement"
@@ -340,25 +345,50 @@ _ADVICE = (
 def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
     """Yield the reasons why no node is added, or no present node fits."""
     refused = list(refusals(evidence))
-    yield from _limits(refused)
+    yield from _limits(evidence, refused)
     yield from _full_groups(evidence, refused)
     yield from _taints(refused)
-    yield from _mismatches(refused)
+    yield from _mismatches([one for one in refused if not _left_by_limits(evidence, one)])
     yield from _misfits(refused)
     yield from _unknown(refused)
 
 
-def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
-    full = [one for one in refused if _LIMIT.search(one.message)]
+def _limits(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    left = [_left_by_limits(evidence, one) for one in refused]
+    full = [one for one, words in zip(refused, left, strict=True) if words or _LIMIT.search(one.message)]
     if full:
         found = _LIMIT_POOL.search(full[0].message) or _POOL.search(full[0].message)
         pool = f' "{found[1]}"' if found else ""
         yield finding(
             Code.NODEPOOL_LIMIT,
-            f"NodePool{pool} has reached its resource limit: no node is added for {pod_names(full)}",
+            f"NodePool{pool} has reached its resource limit{max(left)}: no node is added for {pod_names(full)}",
             quotes_of(full),
             "Raise spec.limits of the NodePool (nvidia.com/gpu, cpu or memory), or free nodes of it.",
         )
+
+
+def _left_by_limits(evidence: Evidence, refusal: SchedulingRefusal) -> str:
+    """Return the limit of a pool that leaves less than was asked of it, in brackets; empty if none is known.
+
+    Karpenter leaves out the instance types that exceed what is left, then says that no other has enough.
+    """
+    pools = {one.name: one for one in evidence.others if one.kind == "NodePool"}
+    for name, asked in _ASKED.findall(refusal.message):
+        pool = pools.get(name)
+        limits, used = (pool.spec.get("limits"), pool.status.get("resources")) if pool else ({}, {})
+        for resource, amount in _AMOUNT.findall(asked):
+            most, now = (str((one or {}).get(resource) or 0) for one in (limits, used))
+            if resource in (limits or {}) and _sum(amount, now) > _sum(most):
+                return f" ({resource} {most}, of which {now} is in use)"
+    return ""
+
+
+def _sum(*quantities: str) -> float:
+    """Return a sum; one that cannot be read is not a number, and compares with nothing."""
+    try:
+        return sum(map(parse_quantity, quantities))
+    except ValueError:
+        return math.nan
 
 
 def _full_groups(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from actions.cluster.diagnose.rules.probes import unready_by_probe
 from actions.cluster.diagnose.rules.provisioning import misfit
 from actions.cluster.diagnose.rules.remedies import remedy_of
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
+from actions.fleet.facts import HARMLESS_EVENTS
 
 _SETTLING_SECONDS = 45.0
 """So long a pod is starting."""
@@ -26,8 +27,6 @@ _LEAVING_SECONDS = 600.0
 _OF_CONTAINERS = ("ContainersNotReady", "ContainersNotInitialized")
 """Reasons of conditions that repeat the state of containers."""
 _BACK_OFF = re.compile(r"^[Bb]ack-?off ")
-_HARMLESS = frozenset({"DNSConfigForming", "FailedToRetrieveImagePullSecret", "ProbeWarning"})
-"""Warnings with which pods start as well."""
 _PROBLEM = re.compile(r"Deadlock|Readonly|ReadOnly|Corrupt|Frequent|Unhealthy|Problem|Error|Fail|Lost")
 """In types of conditions that node agents set to True for something bad."""
 _WORD = re.compile(r"\w")
@@ -247,7 +246,7 @@ def _warnings(evidence: Evidence, pod: str | None) -> list[str]:
         for event in evidence.events
         if event.type == "Warning"
         and event.kind != "Node"
-        and event.reason not in _HARMLESS
+        and event.reason not in HARMLESS_EVENTS
         and (event.name == pod if pod is not None else event.kind != "Pod" or not evidence.pods)
     ]
     return [event.message or event.reason for event in sorted(told, key=lambda one: -one.last_seen_at)]
@@ -280,7 +279,7 @@ def _is_at_work(job: KubeObject) -> bool:
         or bool(status.get("active") or status.get("ready") or status.get("replicatedJobsStatus"))
         or "RUNNING" in (status.get("jobStatus"), str(status.get("jobDeploymentStatus")).upper())
         or state in ("ready", "suspended")
-        or (isinstance(state, dict) and state.get("phase") in ("Running", "Completed"))
+        or (isinstance(state, dict) and state.get("phase") in ("Running", "Completed", "Aborting", "Aborted"))
         or bool(job.spec.get("suspend") or (isinstance(policy, dict) and policy.get("suspend")))
     )
 

@@ -47,9 +47,9 @@ def request_info_of(method: str, path: str, query: Mapping[str, str], *, is_cont
         return RequestInfo(
             path, "get" if method == "GET" else method.lower(), is_api=is_api, is_controller=is_controller
         )
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _IN_NAMESPACES:
-        namespace, rest = rest[1], rest[2:]
+    namespace = rest[1] if rest[0] == "namespaces" and len(rest) > 1 else ""  # that of a namespace is itself
+    if namespace and len(rest) > 2 and rest[2] not in _IN_NAMESPACES:
+        rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     return RequestInfo(
         path,

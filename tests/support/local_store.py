@@ -1,122 +1,58 @@
-"""The store in a folder of this machine: the objects are its files. An archive of a run is a tar of such a folder.
-
-Writers of one folder wait for each other, by a lock of the kernel that goes with its process; an object's etag is the
-hash of its content.
-"""
+"""A store in a folder: the objects are its files, which a test can look at and spoil."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
 from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, FormatError, RefusedError, UnreachableError
+from actions.base.errors import ConfigError, FormatError
 from actions.base.executors import in_thread
-from actions.base.files import PRIVATE_FILE, open_file, private_directory, take_lock, write_private
+from actions.base.files import open_file, private_directory, write_private
 from actions.base.names import is_segment
 from actions.base.objects import MOST_OBJECT_BYTES, ListedObject, PreconditionError, StoredObject, WriteReceipt
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line
-from actions.run.context.store_address import run_key
-from actions.run.store.objects import (
-    LEASE,
-    MOST_LEASE_BYTES,
-    LeaseConflictError,
-    LeaseDocument,
-    StoreLease,
-    lease_bytes,
-    lease_document,
-    lease_in,
-    remove_objects,
-    run_id_in,
-)
+from actions.run.store.objects import LEASE, ObjectStore, run_id_in
 
 _RUNS = "runs"
-_LOCK = ".lock"
-_LOCK_SECONDS = 10.0
-"""One write takes some milliseconds."""
-_LOOK_SECONDS = 0.01
+_writing = threading.Lock()
 
 T = TypeVar("T")
 
 
-class LocalStore:
+class LocalStore(ObjectStore):
     """See `RunStore`.
 
     Args:
         folder: Of the objects; made with the first of them.
         address: For sentences, such as the file that the folder comes from; empty for the folder's path.
-        is_written: False to refuse every write.
         clock: Stamps objects, and tells their age.
     """
 
-    takes_output = True
-    most_bytes = MOST_OBJECT_BYTES
-
-    def __init__(self, folder: Path, *, address: str = "", is_written: bool = True, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, *, address: str = "", clock: Clock | None = None) -> None:
         self.address = address or str(folder)
         self._folder = folder
-        self._is_written = is_written
         self._clock: Clock = clock or SystemClock()
 
     async def run_ids(self) -> list[str]:
         return await self._in_thread(self._names_of_runs)
 
-    async def lease(self, run_id: str) -> StoreLease | None:
-        found = await self.get(run_key(run_id, LEASE), limit_bytes=MOST_LEASE_BYTES)
-        return None if found is None else lease_in(found, run_id)
-
-    async def leases(self) -> tuple[list[StoreLease], Mapping[str, str]]:
-        found: list[StoreLease] = []
-        unread: dict[str, str] = {}
-        for run_id in await self.run_ids():
-            try:
-                lease = await self.lease(run_id)
-            except (FormatError, ConfigError) as error:
-                unread[one_line(run_id)] = one_line(error.message)
-                continue
-            if lease is None:
-                unread[one_line(run_id)] = f"{self.address} has objects of {one_line(run_id)}, and no lease of it."
-            else:
-                found.append(lease)
-        return found, unread
-
-    async def put_lease(self, run_id: str, document: LeaseDocument, *, after: StoreLease | None) -> StoreLease:
-        name, data = run_key(run_id, LEASE), lease_bytes(document)
-        try:
-            if after is None:
-                receipt = await self.put_if_absent(name, data)
-            else:
-                receipt = await self.replace(name, data, etag=after.tag)
-        except PreconditionError as error:
-            found = None if error.found is None else lease_in(error.found, run_id)
-            raise LeaseConflictError(f"The lease of {run_id} in {self.address} is another one.", found) from error
-        return StoreLease(lease_document(data, run_id), receipt.etag, receipt.at)
-
     async def get(self, name: str, *, limit_bytes: int = MOST_OBJECT_BYTES) -> StoredObject | None:
         return await self._in_thread(lambda: self._read(name, limit_bytes))
 
-    async def put_if_absent(self, name: str, data: bytes) -> WriteReceipt:
-        return await self._in_thread(lambda: self._write(name, data, etag=""))
-
-    async def replace(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
+    async def _put(self, name: str, data: bytes, *, etag: str) -> WriteReceipt:
         return await self._in_thread(lambda: self._write(name, data, etag=etag))
 
     async def objects(self, prefix: str) -> list[ListedObject]:
         return await self._in_thread(lambda: list(self._listed(prefix)))
 
-    async def delete(self, name: str) -> None:
-        await self._in_thread(lambda: self._delete(name))
-
-    async def remove_run(self, run_id: str) -> None:
-        await remove_objects(self, run_id)
-        await self.delete(run_key(run_id, LEASE))
+    async def _delete(self, name: str) -> None:
+        await self._in_thread(lambda: self._remove(name))
 
     def close(self) -> None:
         return
@@ -171,7 +107,7 @@ class LocalStore:
         """Write an object; `etag` is that of the one to be replaced, empty for none."""
         self._require_writes(f"writing {name}")
         path = self._path(name)
-        with self._locked():
+        with _writing:
             found = self._read(name, MOST_OBJECT_BYTES)
             if found is not None and found.body == data:
                 return WriteReceipt(found.etag, found.modified_at)
@@ -183,34 +119,14 @@ class LocalStore:
             os.utime(path, (now, now))
         return WriteReceipt(_etag_of(data), now)
 
-    def _delete(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self._require_writes(f"deleting {name}")
         path = self._path(name)
-        with self._locked():
+        with _writing:
             path.unlink(missing_ok=True)
 
     def _require_writes(self, deed: str) -> None:
         refuse_if_readonly(deed)
-        if not self._is_written:
-            raise RefusedError(f"{self.address} is only read: {deed} was not carried out.")
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Wait until no other process or thread is here.
-
-        Raises:
-            UnreachableError: Another write does not come to its end.
-        """
-        path, deadline = private_directory(self._folder) / _LOCK, time.monotonic() + _LOCK_SECONDS
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
-        try:
-            while not take_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise UnreachableError(f"Another process does not end its write into {self.address}.")
-                Event().wait(_LOOK_SECONDS)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _files_in(folder: Path | str) -> Iterator[Path]:
