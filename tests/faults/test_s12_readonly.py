@@ -64,7 +64,7 @@ async def test_s12_terraform_applies_and_destroys_nothing(tmp_path: Path) -> Non
     driver = TerraformDriver(root, tmp_path / "a", {}, program=Path("/bin/false"))
     deeds: list[Callable[[], Awaitable[object]]] = [driver.apply, lambda: driver.destroy({})]
     for deed in deeds:
-        with pytest.raises(RefusedError, match=r"terraform \w+ was not carried out"):
+        with pytest.raises(RefusedError, match=r"false \w+ was not carried out"):
             await deed()
 
 

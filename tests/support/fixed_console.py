@@ -431,6 +431,7 @@ async def a_fixed_console(
         ("BlueprintFeed", _FixedBlueprints),
     ):
         monkeypatch.setattr(f"tui.feeds.services.{name}", feed)
+    monkeypatch.setattr("tui.feeds.followed.ClusterFeed", _FixedCluster)
     monkeypatch.setattr("tui.widgets.plot.DRAW_SECONDS", 0.0)  # else a new size may be drawn after the screen is calm
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
     monkeypatch.setattr("actions.cluster.objects.client.fetch_object", _fetch)
