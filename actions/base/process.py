@@ -178,7 +178,7 @@ def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
     return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
-async def run_in_terminal(argv: Sequence[str]) -> int:
+async def run_in_terminal(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run a program that has the terminal until it ends, such as an editor; return its exit code.
 
     Keys that interrupt it (Ctrl+C, Ctrl+\\) reach this process too, which takes no notice meanwhile. If the call is
@@ -189,7 +189,7 @@ async def run_in_terminal(argv: Sequence[str]) -> int:
     """
     before = {number: signal.signal(number, _pass_over) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
-        process = await asyncio.create_subprocess_exec(*argv)
+        process = await asyncio.create_subprocess_exec(*argv, env=environment)
         try:
             return await process.wait()
         finally:

@@ -347,6 +347,14 @@ class LaunchArguments(Arguments, frozen=True):
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 
+class PluginArguments(Arguments, frozen=True):
+    """Start an external program with the selected object."""
+
+    plugin: Annotated[str, _naming("plugin", "Its name in plugins.yaml.")] = ""
+    key: Annotated[str, Meta(description="Its key, in the place of the name; one with inputs is then typed.")] = ""
+    set: Annotated[dict[str, str], Meta(description="Its inputs by name.")] = field(default_factory=dict)
+
+
 class RunArguments(Arguments, frozen=True):
     """Send a request to a run."""
 

@@ -39,6 +39,7 @@ from actions.command.arguments import (
     ObjectArguments,
     OnlyArguments,
     OpenArguments,
+    PluginArguments,
     ResizeArguments,
     ResumeArguments,
     RunArguments,
@@ -217,6 +218,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("shell", "Open a shell", "A shell in the container.", ObjectArguments, is_mutation=True),
     Command(
         "edit", "Edit", "The object as YAML in $EDITOR; it is sent when you save.", TargetArguments, is_mutation=True
+    ),
+    Command(
+        "plugin",
+        "Start a plugin",
+        "A program of your plugins.yaml, with the selected object.",
+        PluginArguments,
+        is_mutation=True,
     ),
     Command("delete", "Delete", "Delete the object, or the marked ones.", DeleteArguments, Danger.CONFIRM, True),
     Command("scale", "Scale", "Set the replicas of a workload.", ScaleArguments, Danger.CONFIRM, True),

@@ -89,7 +89,7 @@ def watch_the_training(terminal: Terminal) -> None:
     terminal.wait(r"8 GPUs, [1-9]\d*% busy on average")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ")
-    terminal.wait(r"● following +[\d,]+ lines")
+    terminal.wait(r"(● following|at the end) +[\d,]+ lines")
     terminal.press("1")
     terminal.wait(r"g5\.12xlarge .*● Ready")
     terminal.press("7")
@@ -253,3 +253,33 @@ def test_an_editor_has_the_terminal_alone(shared_program: Program, tmp_path: Pat
         terminal.wait(r"^EDITING 1$")
         os.kill(terminal.pid(), signal.SIGTERM)
         assert terminal.wait_end() == 128 + signal.SIGTERM
+
+
+PLUGIN = """
+plugins:
+  look:
+    shortCut: Shift-A
+    description: look
+    scopes: [no]
+    command: sh
+    args: [-c, 'echo LOOKING at $NAME of $RESOURCE_NAME; read answer; exit $answer']
+"""
+
+
+def test_a_plugin_has_the_terminal_until_it_ends(shared_program: Program) -> None:
+    folder = Path(shared_program.environment["XDG_CONFIG_HOME"]) / "eksml-tui"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "plugins.yaml"
+    file.write_text(PLUGIN)
+    try:
+        with a_console(shared_program) as terminal:
+            terminal.wait(r"A look")
+            terminal.press("A")
+            terminal.wait(r"^LOOKING at ip-[\w.-]+ of nodes$")
+            terminal.type("3")
+            terminal.press("Enter")
+            terminal.wait(r"▌ .*sh ended with")
+            terminal.wait(r"2 nodes")
+            assert terminal.flags("alternate_on") == ["1"]
+    finally:
+        file.unlink()

@@ -18,15 +18,15 @@ from tui.cli.options import (
     Options,
     add_options,
     cluster_options,
-    count_of,
+    duration_in_seconds,
     factor_of,
     input_file,
     listing_option,
     listing_options,
+    natural_number,
     object_name,
     output_option,
     port_of,
-    seconds_of,
     words_of,
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
@@ -197,7 +197,7 @@ _ELSEWHERE = {
     "exec": "the console opens a shell with s",
     "port-forward": "forward opens a port",
 }
-"""What is here for commands of kubectl that are not."""
+"""The way here for commands of kubectl that are not."""
 
 
 def known_words(place: str, word: str, known: Sequence[str]) -> str:
@@ -387,8 +387,8 @@ def _logs(commands: Commands, cluster: Options) -> None:
     logs.add_argument("-c", "--container", default="", metavar="NAME", help="only this container of each pod")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the containers have ended")
     logs.add_argument("-p", "--previous", action="store_true", help="those of the containers before their last restart")
-    logs.add_argument("--tail", type=count_of, metavar="N", help="only the last lines of each (default: all)")
-    logs.add_argument("--since", type=seconds_of, metavar="TIME", help="only lines of the last 10m, 2h…")
+    logs.add_argument("--tail", type=natural_number, metavar="N", help="only the last lines of each (default: all)")
+    logs.add_argument("--since", type=duration_in_seconds, metavar="TIME", help="only lines of the last 10m, 2h…")
 
 
 def _guard(commands: Commands, cluster: Options) -> None:

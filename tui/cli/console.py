@@ -327,14 +327,19 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
 
 
 def _keymap() -> Keymap:
-    """Load the operator's own keys."""
-    from tui.settings.keymap import NO_CHANGES, keymap_path
+    """Load the operator's own keys, and those of plugins."""
+    from tui.settings.keymap import NO_CHANGES, keymap_path, plugins_path
 
-    if not keymap_path().exists():  # few have such a file, and only they import what reads YAML
-        return NO_CHANGES
-    from tui.settings.keyfile import load_keymap
+    keymap = NO_CHANGES  # few have such files, and only they import what reads YAML
+    if keymap_path().exists():
+        from tui.settings.keyfile import load_keymap
 
-    return load_keymap()
+        keymap = load_keymap()
+    if plugins_path().exists():
+        from tui.settings.plugins import with_plugins
+
+        keymap = with_plugins(keymap)
+    return keymap
 
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:

@@ -114,7 +114,7 @@ def factor_of(text: str) -> float:
     return factor
 
 
-def count_of(text: str) -> int:
+def natural_number(text: str) -> int:
     """Read a number from 0 on.
 
     Raises:
@@ -125,7 +125,7 @@ def count_of(text: str) -> int:
     return int(text)
 
 
-def seconds_of(text: str) -> float:
+def duration_in_seconds(text: str) -> float:
     """Read a duration in seconds.
 
     Raises:

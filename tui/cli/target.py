@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +16,11 @@ from msgspec.structs import replace
 from actions.base.errors import ConfigError
 from actions.base.wording import listed
 from actions.cluster.auth.kubeconfig import ClusterTarget, whole_context
+
+if TYPE_CHECKING:
+    from actions.cluster.auth.session import KubeSession
+
+T = TypeVar("T")
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
@@ -104,6 +111,25 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
         if not asked("\n".join([*error.request.lines(), "", "Start it now, and without asking in future?"])):
             raise
         confirm(error.request)
+
+
+def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
+    """Ask the chosen cluster one question, read-only."""
+    from actions.cloud.eks import token_factory
+    from actions.cluster.auth.session import KubeSession
+
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+
+    async def session() -> T:
+        require_target(chosen.target)
+        opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+        try:
+            return await ask(opened)
+        finally:
+            await opened.aclose()
+
+    return asyncio.run(session())
 
 
 def asked(question: str, *, name: str = "") -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
+from tui.screens.confirm import Confirmation
 
 Handler = Callable[[Any], Awaitable[None]]
 """A function that carries out one command; its argument is the command's own Struct."""
@@ -19,6 +20,18 @@ Handler = Callable[[Any], Awaitable[None]]
 
 async def _as_it_was(text: str, _argv: Sequence[str]) -> str:
     return text
+
+
+async def _refused(_confirmation: Confirmation) -> bool:
+    return False
+
+
+async def _not_typed(_text: str) -> None:
+    pass
+
+
+async def _not_run(_argv: Sequence[str], _environment: Mapping[str, str]) -> int:
+    return 0
 
 
 class AppActions(msgspec.Struct, frozen=True):
@@ -37,6 +50,10 @@ class AppActions(msgspec.Struct, frozen=True):
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
         choose_theme: Draw in the theme of this name.
         edit_text: Open a text in an editor, given by its command line; return it as it was saved.
+        confirm: Ask whether to go on.
+        type_line: Open the `:` line with a text on it.
+        run_in_front: Run a program, with all its variables, that has the terminal; return its exit code.
+        run_beside: Carry out work while the console goes on; it ends with it.
     """
 
     show: Callable[[Screen[None]], None]
@@ -51,3 +68,7 @@ class AppActions(msgspec.Struct, frozen=True):
     withdraw_notification: Callable[[str], None] = lambda _: None
     choose_theme: Callable[[str], None] = lambda _: None
     edit_text: Callable[[str, Sequence[str]], Awaitable[str]] = _as_it_was
+    confirm: Callable[[Confirmation], Awaitable[bool]] = _refused
+    type_line: Callable[[str], Awaitable[None]] = _not_typed
+    run_in_front: Callable[[Sequence[str], Mapping[str, str]], Awaitable[int]] = _not_run
+    run_beside: Callable[[Coroutine[Any, Any, None]], None] = lambda work: work.close()

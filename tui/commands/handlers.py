@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from tui.commands.confirmations import plugin_confirmation
 from tui.commands.edit import EditCommand
 from tui.commands.kinds import KindCommands
 from tui.commands.objects import ForwardCommand, ObjectCommands
+from tui.commands.plugins import PluginCommand
 from tui.commands.reading import ReadingCommands
 from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
 from tui.commands.screenshot import save_uncovered
 from tui.commands.view import ContextCommand, PaneCommands, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
-from tui.screens.confirm import ConfirmModal
+from tui.screens.confirm import Confirmation, ConfirmModal
 from tui.screens.shell import ShellScreen
 from tui.screens.workspace import PaneWorkspace
 
@@ -56,6 +57,7 @@ def handlers_for(
         **ResultsCommands(services, actions).handlers(),
         **ReadingCommands(workspace, services, actions, app, submit).handlers(),
         **TerraformCommands(services, run_actions, actions).handlers(),
+        **PluginCommand(workspace, services, actions).handlers(),
         **WatchCommand(workspace, services).handlers(),
         **RunCommands(workspace, services, run_actions, actions).handlers(),
     }
@@ -73,6 +75,9 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
         app.pop_screen()
         return True
 
+    def run_beside(work: Coroutine[Any, Any, None]) -> None:
+        app.run_worker(work, group="plugins", exit_on_error=True)
+
     def open_shell(pod: PodFacts, container: str) -> None:
         app.push_screen(ShellScreen(services, pod, container))
 
@@ -89,6 +94,10 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
         allow_plugin=partial(allow_plugin, app, services),
         choose_theme=app.choose_theme,
         edit_text=partial(edit_text, app),
+        confirm=partial(confirm, app),
+        type_line=partial(type_line, app),
+        run_in_front=partial(run_in_front, app),
+        run_beside=run_beside,
     )
 
 
@@ -101,38 +110,69 @@ def submit_line(app: TypeAheadApp[Any], line: str) -> None:
         console.action_run_line(line)
 
 
-async def edit_text(app: TypeAheadApp[Any], text: str, argv: Sequence[str]) -> str:
-    """Open a text in an editor that has the whole terminal; return it as it was saved.
+async def type_line(app: TypeAheadApp[Any], text: str) -> None:
+    """Open the `:` line of the console's screen with a text on it."""
+    from tui.screens.console import ConsoleScreen
 
-    Feeds, runs and alarms go on meanwhile; keys are the editor's, and nothing is painted until it has ended.
+    console = app.screen_stack[0]
+    if isinstance(console, ConsoleScreen):
+        await console.action_command_line_with(text)
+
+
+async def edit_text(app: TypeAheadApp[Any], text: str, argv: Sequence[str]) -> str:
+    """Open a text in an editor; return it as it was saved.
 
     Raises:
-        RefusedError: There is no terminal, or the editor cannot be started.
+        RefusedError: See `run_in_front`.
         ToolError: The editor failed.
     """
-    if app.is_headless:
-        raise RefusedError("An editor needs a terminal.", hint="Use kubectl apply in scripts.")
     with tempfile.TemporaryDirectory(prefix="eksml-tui-") as folder:
         file = Path(folder) / "object.yaml"
         file.write_text(text)
-        code, refusal, was_unseen = 0, "", app.is_unseen
-        try:
-            app.is_unseen = True
-            with app.suspend():
-                try:
-                    code = await run_in_terminal([*argv, str(file)])
-                except OSError as error:  # raised through it, the terminal would stay suspended
-                    refusal = str(error)
-                app.is_unseen = was_unseen
-        except SuspendNotSupported as error:
-            refusal = str(error)
-        finally:
-            app.is_unseen = was_unseen
-        if refusal:
-            raise RefusedError(f"The editor {argv[0]} cannot be started: {refusal}.")
-        if code:
+        if code := await run_in_front(app, [*argv, str(file)]):
             raise ToolError(argv, exit_code=code, tail="")
         return read_file(file).decode()
+
+
+async def run_in_front(
+    app: TypeAheadApp[Any], argv: Sequence[str], environment: Mapping[str, str] | None = None
+) -> int:
+    """Run a program that has the whole terminal; return its exit code.
+
+    Feeds, runs and alarms go on meanwhile; keys are the program's, and nothing is painted until it has ended.
+
+    Args:
+        app: The app that gives way.
+        argv: The program and its arguments.
+        environment: All its variables; ours by default.
+
+    Raises:
+        RefusedError: There is no terminal, or the program cannot be started.
+    """
+    if app.is_headless:
+        raise RefusedError(f"{argv[0]} needs a terminal.", hint="Start it from a shell.")
+    code, refusal, was_unseen = 0, "", app.is_unseen
+    try:
+        app.is_unseen = True
+        with app.suspend():
+            try:
+                code = await run_in_terminal(argv, environment)
+            except OSError as error:  # raised through it, the terminal would stay suspended
+                refusal = str(error)
+            app.is_unseen = was_unseen
+    except SuspendNotSupported as error:
+        refusal = str(error)
+    finally:
+        app.is_unseen = was_unseen
+    if refusal:
+        raise RefusedError(f"{argv[0]} cannot be started: {refusal}.")
+    return code
+
+
+async def confirm(app: TypeAheadApp[Any], confirmation: Confirmation) -> bool:
+    """Ask whether to go on."""
+    answer: bool | None = await app.put_in_front(ConfirmModal(confirmation))
+    return bool(answer)
 
 
 async def begin_when_allowed(

@@ -43,6 +43,7 @@ _OF_A_RUN = (
 )  # fmt: skip
 _BY_HAND = {
     "edit": "an editor needs a terminal",
+    "plugin": "other programs are started by hand",
     "shell": "what is typed into a shell is not recorded",
     "copy": "a script has no clipboard",
     "alarms": "alarms are off while a script plays",

@@ -166,7 +166,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         """The pods that were asked last."""
         self._shown: tuple[object, ...] = ()
         self._scope: tuple[str, str, str, bool] | None = None
-        """The watched job and the run, the cluster, and whether all of it is sampled; `None` before the first look."""
+        """The watched job and run that are sampled, the cluster, whether all of it is; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
         self._looked: tuple[object, float, bool] = (None, float("-inf"), False)

@@ -358,6 +358,11 @@ class TablePane(Pane, Generic[RowT]):
         """The titles of all columns that can be shown."""
         return tuple(column.title for column in self._all_columns)
 
+    @property
+    def shown_titles(self) -> tuple[str, ...]:
+        """The titles of the columns that are shown now."""
+        return tuple(column.title for column in self._columns)
+
     def choose_columns(self, titles: Sequence[str]) -> None:
         """Show these columns, in this order; none for all of them.
 

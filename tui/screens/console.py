@@ -313,6 +313,7 @@ class ConsoleScreen(LiveScreen[None]):
                 **{f"launch {blueprint.id} set": list(blueprint.parameters) for blueprint in blueprints},
                 **{f"{command} object": _nodes_in(snapshot) for command in ("cordon", "uncordon", "drain")},
                 "job": _jobs_in(snapshot),
+                "plugin": [plugin.name for plugin, _ in self._services.settings.keymap.plugins],
                 "run": runs,
                 "other run": [run for run in runs if run != shown],
                 "stage": [stage.id for stage in view.stages] if view else [],

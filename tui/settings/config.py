@@ -22,7 +22,7 @@ DEFAULT = "default"
 
 
 VARIABLES = "EKSML_TUI_"
-"""What the names of the settings' own environment variables begin with."""
+"""The beginning of the names of the settings' own environment variables."""
 
 
 class SettingForm(StrEnum):

@@ -237,7 +237,8 @@ def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str,
     inside = [(key_name(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
     special = [(names_of(row, keymap)[0], row.label) for row in KEYS if row.in_footer and row.context is context]
     both = (*special, *own) if context is KeyContext.CHARTS else (*own, *special)
-    return (*both, *inside, *common_keys(context, keymap))
+    plugins = [(plugin.key, plugin.description) for plugin, panes in keymap.plugins if context in panes]
+    return (*both, *inside, *plugins, *common_keys(context, keymap))
 
 
 def common_keys(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
@@ -273,6 +274,32 @@ own: {f6: open pods of=run, f7: layout quad}
 ```
 
 Free for your own, in every pane: FREE, and `f1` to `f12`.
+
+## Plugins
+
+`~/.config/eksml-tui/plugins.yaml` has external programs that a key starts with the selected object, in the form of
+k9s: `shortCut` (`r`, `Shift-A`, `Ctrl-Y`, `F5`), `scopes` (kinds by any name, `containers`, `all`), `description`,
+`command`, `args`, and where wanted `background`, `confirm`, `dangerous`, `overwriteOutput`, `inputs`. They are in
+footer, help and completion (`:plugin NAME`).
+
+```yaml
+plugins:
+  stern:
+    shortCut: Ctrl-Y
+    description: stern
+    scopes: [pods]
+    command: stern
+    args: [--tail, 50, $FILTER, -n, $NAMESPACE, --context, $CONTEXT]
+```
+
+Placeholders are `$NAME`, `$NAMESPACE`, `$POD`, `$CONTAINER`, `$FILTER`, `$CONTEXT`, `$CLUSTER`, `$USER`, `$GROUPS`,
+`$KUBECONFIG`, `$RESOURCE_GROUP`, `$RESOURCE_VERSION`, `$RESOURCE_NAME`, `$COL-STATUS` (a column that is shown) and
+`$INPUT_SIZE`; also `${NAME}`, and `$!COL-X` for the opposite. A program gets them as words of its own, without a
+shell; where it is a shell itself, a value of the cluster with signs that one carries out is refused. In front it has
+the terminal until it ends; in the background it ends with the console, at the latest after a day, and its end is
+shown. One with `dangerous` or `confirm` is confirmed first, and inputs are typed after `:`. A read-only console
+refuses all. A key that means something in the panes of a plugin is refused with its line, also with `override`: move
+that one in keys.yaml.
 """
 
 
@@ -415,6 +442,9 @@ def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES, width: int = 160
         width: Columns.
     """
     own: list[_Line] = [((shown_name(key),), f":{line}") for key, line in keymap.lines.items()]
+    for plugin, panes in keymap.plugins:
+        if focused in panes:
+            own.append(((plugin.key,), f"{plugin.description} (:plugin {plugin.name})"))
     inside: list[_Line] = [
         (row.keys, row.does) for row in MOVEMENT if row.where != "all" and focused in _WIDGETS[row.where]
     ]

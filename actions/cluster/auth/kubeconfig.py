@@ -124,6 +124,7 @@ class ChosenContext(msgspec.Struct, frozen=True):
     username: str = ""
     password: str = ""
     plugin: ExecPlugin | None = None
+    user: str = ""
     user_file: str = ""
     """The file with the user's entry, which may be another than the context's."""
     impersonation: Impersonation = Impersonation()
@@ -334,6 +335,7 @@ class _Merged:
             token_file=_path(user, "tokenFile", user_path),
             username=_text(user, "username"),
             password=_text(user, "password"),
+            user=user_name,
             user_file=str(user_path),
             plugin=_plugin(user, user_path, user_name, cluster=cluster, authority=authority),
             impersonation=read_impersonation(user, where=f"{user_path}: the user {user_name}"),

@@ -20,9 +20,8 @@ from actions.base.decoding import decode_json, json_decoder
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.base.names import segment
 from actions.cluster.auth.session import KubeSession, decode_document
-from actions.cluster.bounds import DOCUMENTS, FACTS
+from actions.cluster.bounds import DOCUMENTS, FACTS, PageCount
 from actions.cluster.http.errors import ApiMissingError, ApiRefusedError
-from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import other_versions
 
 Document = dict[str, Any]

@@ -64,17 +64,17 @@ class ListedResource(msgspec.Struct, Generic[FactT], frozen=True):
         )
 
 
-def nodes_of(session: KubeSession) -> ListedResource[NodeFacts]:
+def node_list(session: KubeSession) -> ListedResource[NodeFacts]:
     """Return the nodes of a cluster."""
     return ListedResource(kind_of("Node").list_path(), partial(decode_node, region=session.region))
 
 
-def pods_in(namespace: str = "") -> ListedResource[PodFacts]:
+def pod_list(namespace: str = "") -> ListedResource[PodFacts]:
     """Return the pods of a namespace, or of all."""
     return ListedResource(kind_of("Pod").list_path(namespace), decode_pod, protopod.decode_pod)
 
 
-def events_in(namespace: str = "") -> ListedResource[EventFacts]:
+def event_list(namespace: str = "") -> ListedResource[EventFacts]:
     """Return the events of a namespace, or of all; of many the newest."""
     return ListedResource(kind_of("Event").list_path(namespace), decode_event, trim=trim)
 
@@ -87,7 +87,7 @@ async def fetch_labels(
     Args:
         session: The session with the cluster.
         kind: `Node` or `Pod`.
-        names: Of the labels; without any nothing is asked.
+        names: Of the labels; without any there is no request.
         namespace: Empty for all.
         labels: Label selector, as kubectl's `-l`; empty for all.
 
@@ -137,9 +137,9 @@ async def fetch_nodes(session: KubeSession, *, labels: str = "", left_out: LeftO
     """
     async with (
         beside(_fetch_devices(session, left_out)) as devices,
-        beside(_listed(session, pods_in(), left_out=left_out)) as all_pods,
+        beside(_listed(session, pod_list(), left_out=left_out)) as all_pods,
     ):
-        read = await _listed(session, nodes_of(session), labels=labels, left_out=left_out)
+        read = await _listed(session, node_list(session), labels=labels, left_out=left_out)
         nodes, index = {node.name: node for node in read}, PodIndex()
         found = {pod.key: pod for pod in await all_pods}
         layer = DeviceLayer(nodes, index.usage, found)
@@ -198,7 +198,7 @@ async def fetch_pods(
         ConsoleError: The server does not answer, or the list of pods is forbidden.
     """
     async with beside(_fetch_devices(session, left_out, namespace)) as devices:
-        read = await _listed(session, pods_in(namespace), labels=labels, left_out=left_out)
+        read = await _listed(session, pod_list(namespace), labels=labels, left_out=left_out)
         pods = {pod.key: pod for pod in read}
         slices, claims, reason = await devices
     uncounted(reason)
@@ -223,7 +223,7 @@ async def fetch_events(
     Raises:
         ConsoleError: The server does not answer, or the list is forbidden.
     """
-    return newest_of(await _listed(session, events_in(namespace), left_out=left_out), most)[::-1]
+    return newest_of(await _listed(session, event_list(namespace), left_out=left_out), most)[::-1]
 
 
 class _OneList(Generic[FactT]):
@@ -241,7 +241,7 @@ class _OneList(Generic[FactT]):
     remove = upsert
 
     def health(self, health: SourceHealth) -> None:
-        """What goes wrong is raised."""
+        """Ignore it: errors are raised."""
 
 
 async def _listed(

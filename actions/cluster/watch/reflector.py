@@ -19,9 +19,8 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.bounds import OversizeError
+from actions.cluster.bounds import OversizeError, PageCount
 from actions.cluster.http.errors import ApiError, SilenceError
-from actions.cluster.http.paging import PageCount
 from actions.cluster.kinds import other_paths
 from actions.cluster.watch.decoder import InitialList, RequestedForm, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -77,7 +78,11 @@ def test_lines_of_json_and_names_have_a_row_a_line() -> None:
 
 
 def test_rows_are_in_the_order_of_a_column_unknown_ones_last() -> None:
-    rows = [{"n": 10, "labels": {"a.b/c": "x"}}, {"n": None, "labels": {}}, {"n": 9, "labels": {"a.b/c": "a"}}]
+    rows: list[dict[str, Any]] = [
+        {"n": 10, "labels": {"a.b/c": "x"}},
+        {"n": None, "labels": {}},
+        {"n": 9, "labels": {"a.b/c": "a"}},
+    ]
     for column, found in (
         ("n", [9, 10, None]),
         ("-n", [10, 9, None]),
@@ -91,12 +96,7 @@ def test_rows_are_in_the_order_of_a_column_unknown_ones_last() -> None:
 
 async def test_what_comes_is_printed_once_below_the_titles(capsys: pytest.CaptureFixture[str]) -> None:
     rows = ChangedRows[PodFacts](
-        "table",
-        ["NAME", "PHASE"],
-        lambda pod: [pod.name, pod.phase],
-        pod_document,
-        noun="pod",
-        is_wanted=lambda _: True,
+        parse_arguments(["pods"]), ["NAME", "PHASE"], lambda pod: [pod.name, pod.phase], pod_document, noun="pod"
     )
     first, other = PodFacts("1", "ns", "a", phase="Pending"), PodFacts("2", "ns", "longer", phase="Running")
     await rows.replace([first])

@@ -25,10 +25,10 @@ from actions.cluster.bounds import (
     RETRY_AFTER_SECONDS,
     SHORT_PAGE_SECONDS,
     OversizeError,
+    PageCount,
 )
 from actions.cluster.http import pool
 from actions.cluster.http.errors import ApiUnavailableError, read_retry_after, status_of
-from actions.cluster.http.paging import PageCount
 from actions.cluster.http.pool import BodyReader, Unpacker
 from actions.cluster.http.stream import HttpResponse
 from actions.cluster.objects.client import Discovery, list_objects

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.errors import FormatError, InputError, ReaderDefectError, UnreadableError, reading
 from actions.base.executors import beside
 from actions.base.files import open_file
-from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.listing import ListedNodes, fetch_labels, fetch_nodes
+from actions.cluster.state.listing import ListedNodes, fetch_labels, fetch_nodes, node_list
 from actions.fleet.cost import CostModel
-from actions.fleet.facts import UNUSED, NodeFacts
+from actions.fleet.facts import UNUSED, NodeFacts, state_of
 from actions.fleet.node_report import node_document, nodes_json, nodes_table, sorted_nodes
-from tui.cli.tables.cluster import ask_cluster
-from tui.cli.tables.follow import follow_nodes
+from actions.fleet.quantity import UNKNOWN
+from tui.cli.tables.follow import ChangedRows
 from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_refused, tell_uncounted
-from tui.cli.target import ChosenTarget, chosen_target, require_target
+from tui.cli.target import ask_cluster
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
@@ -48,7 +46,7 @@ def print_nodes(options: Namespace) -> int:
             return listed, await labels, identity.region
 
     if options.watch:
-        follow_nodes(options)
+        ask_cluster(options, partial(_follow, options))
     listed, labels, region = ask_cluster(options, ask)
     tell_uncounted(listed.unlisted_devices)
     model = CostModel.load(region=region or options.region)
@@ -83,6 +81,25 @@ def print_nodes(options: Namespace) -> int:
     return 0
 
 
+async def _follow(options: Namespace, session: KubeSession) -> None:
+    """Print nodes, and each that changes, until interrupted; what pods request on them is left out."""
+    model = CostModel.load(region=session.region or options.region)
+
+    def cells(node: NodeFacts) -> list[str]:
+        price = model.node_cost(node, UNUSED).price
+        facts = (node.name, node.instance_type, node.zone, node.capacity_type, node.pool)
+        return [*(fact or "-" for fact in facts), f"{price.usd_per_hour:.4f}" if price else UNKNOWN, state_of(node)]
+
+    def document(node: NodeFacts) -> dict[str, object]:
+        whole = node_document(node, UNUSED, model.node_cost(node, UNUSED))
+        return {name: value for name, value in whole.items() if name not in _OF_PODS}
+
+    await ChangedRows(options, _HEADS, cells, document, noun="node").follow(session, node_list(session))
+
+
+_HEADS = ("NAME", "TYPE", "ZONE", "CAPACITY", "POOL", "$/HOUR", "STATE")
+_OF_PODS = ("pods", "requested", "idle_accelerators", "idle_usd_per_hour")
+"""Keys of a node that need the pods on it."""
 _STDIN = Path("-")
 
 
@@ -148,21 +165,13 @@ def _question(text: str, namespace: str) -> ObjectSelector:
 
 
 def _ask(options: Namespace) -> list[Finding]:
-    chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    return asyncio.run(_explained(chosen, options.object, options.namespace or ""))
+    async def ask(session: KubeSession) -> list[Finding]:
+        from actions.cluster.diagnose.collect import explain
 
-
-async def _explained(chosen: ChosenTarget, text: str, namespace: str) -> list[Finding]:
-    from actions.cluster.diagnose.collect import explain
-
-    require_target(chosen.target)
-    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-    try:
-        selector = _question(text, session.namespace or "default") if text else None
+        selector = _question(options.object, session.namespace or "default") if options.object else None
         refused: set[str] = set()
-        found = await explain(session, selector, namespace=namespace, refused=refused)
+        found = await explain(session, selector, namespace=options.namespace or "", refused=refused)
         tell_refused(refused)
         return found
-    finally:
-        await session.aclose()
+
+    return ask_cluster(options, ask)

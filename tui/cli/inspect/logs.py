@@ -18,7 +18,7 @@ from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.listing import fetch_pods
 from actions.fleet.facts import PodFacts
 from tui.cli.inspect.watch import listed_jobs, named_job
-from tui.cli.tables.cluster import ask_cluster
+from tui.cli.target import ask_cluster
 from tui.feeds.logs import SourceNames, TimeOrder
 from tui.present.subject import parse_subject
 

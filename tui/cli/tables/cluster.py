@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 from actions.base.clock import SystemClock, format_rfc3339
@@ -15,17 +14,17 @@ from actions.base.decoding import json_document
 from actions.base.errors import AccessError
 from actions.base.executors import beside
 from actions.base.wording import aligned_text, rough_duration
-from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.state.listing import fetch_events, fetch_labels, fetch_nodes, fetch_pods
+from actions.cluster.state.listing import event_list, fetch_events, fetch_labels, fetch_nodes, fetch_pods, pod_list
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.node_report import label_title
 from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
 from actions.run.paid import Paid, PaidThing, SeenNodes, paid_of
 from actions.run.report import paid_fields
+from tui.cli.tables.follow import ChangedRows
 from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_uncounted
-from tui.cli.target import chosen_target, require_target
+from tui.cli.target import ask_cluster
 
 T = TypeVar("T")
 
@@ -44,9 +43,7 @@ COST_FIELDS = (
 def print_pods(options: Namespace) -> int:
     """Print the pods of a namespace, or of all, and go on with changes if that is wanted."""
     if options.watch:
-        from tui.cli.tables.follow import follow_pods
-
-        follow_pods(options)
+        ask_cluster(options, partial(_follow_pods, options))
 
     async def ask(session: KubeSession) -> tuple[list[PodFacts], dict[str, dict[str, str | None]]]:
         where = {"namespace": options.namespace, "labels": options.selector}
@@ -55,7 +52,7 @@ def print_pods(options: Namespace) -> int:
             return found, await labels
 
     found, labels = _listed(options, ask)
-    pods = [pod for pod in found if is_wanted(pod, options)]
+    pods = [pod for pod in found if _is_wanted(options, pod)]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
 
     def document_of(pod: PodFacts) -> dict[str, Any]:
@@ -67,7 +64,7 @@ def print_pods(options: Namespace) -> int:
     nothing = f"No pods{f' in {options.namespace}' if options.namespace else ''}.\n"
     print_table(
         options.output,
-        table=lambda: _table_text(heads, (pod_cells(pod, now, labels) for pod in pods), nothing, right=(4,)),
+        table=lambda: _table_text(heads, (_pod_cells(pod, now, labels) for pod in pods), nothing, right=(4,)),
         document=lambda: json_document([document_of(pod) for pod in pods]),
         fields=POD_FIELDS,
         noun="pod",
@@ -79,16 +76,14 @@ def print_pods(options: Namespace) -> int:
 def print_events(options: Namespace) -> int:
     """Print the newest events, oldest first, and go on with new ones if that is wanted."""
     if options.watch:
-        from tui.cli.tables.follow import follow_events
-
-        follow_events(options)
+        ask_cluster(options, partial(_follow_events, options))
     found = _listed(options, lambda session: fetch_events(session, options.namespace, left_out=tell_left_out))
-    events = [event for event in found if not options.warnings or event.type == "Warning"]
+    events = [event for event in found if _is_wanted_event(options, event)]
     events = in_order(events, options.sort_by, event_document, EVENT_FIELDS)
     now = SystemClock().now().timestamp()
     print_table(
         options.output,
-        table=lambda: _table_text(EVENT_HEADS, (event_cells(event, now) for event in events), "No events.\n"),
+        table=lambda: _table_text(EVENT_HEADS, (_event_cells(event, now) for event in events), "No events.\n"),
         document=lambda: json_document([event_document(event) for event in events]),
         fields=EVENT_FIELDS,
         has_heads=not options.no_headers,
@@ -136,23 +131,27 @@ def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T
         raise AccessError(error.message, hint="Ask for one namespace, with -n NAME, or for the right.") from error
 
 
-def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
-    """Ask the chosen cluster one question, read-only."""
-    chosen = chosen_target(options)
-    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+async def _follow_pods(options: Namespace, session: KubeSession) -> None:
+    def cells(pod: PodFacts) -> list[str]:
+        return _pod_cells(pod, SystemClock().now().timestamp(), {})
 
-    async def session() -> T:
-        require_target(chosen.target)
-        opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-        try:
-            return await ask(opened)
-        finally:
-            await opened.aclose()
-
-    return asyncio.run(session())
+    rows = ChangedRows(options, POD_HEADS, cells, pod_document, noun="pod", is_wanted=partial(_is_wanted, options))
+    await rows.follow(session, pod_list(options.namespace))
 
 
-def is_wanted(pod: PodFacts, options: Namespace) -> bool:
+async def _follow_events(options: Namespace, session: KubeSession) -> None:
+    def cells(event: EventFacts) -> list[str]:
+        return _event_cells(event, SystemClock().now().timestamp())
+
+    rows = ChangedRows(options, EVENT_HEADS, cells, event_document, is_wanted=partial(_is_wanted_event, options))
+    await rows.follow(session, event_list(options.namespace))
+
+
+def _is_wanted_event(options: Namespace, event: EventFacts) -> bool:
+    return not options.warnings or event.type == "Warning"
+
+
+def _is_wanted(options: Namespace, pod: PodFacts) -> bool:
     """Return whether a pod is on the node, and of the run, that the options name."""
     return (not options.node or pod.node == options.node) and (not options.of_run or pod.run == options.of_run)
 
@@ -235,7 +234,7 @@ POD_HEADS = ("NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE")
 EVENT_HEADS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
-def pod_cells(pod: PodFacts, now: float, labels: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+def _pod_cells(pod: PodFacts, now: float, labels: Mapping[str, Mapping[str, str | None]]) -> list[str]:
     """Return the cells of a pod at a time, in seconds since the epoch, with its labels by uid, if there are some."""
     return [
         pod.namespace,
@@ -249,7 +248,7 @@ def pod_cells(pod: PodFacts, now: float, labels: Mapping[str, Mapping[str, str |
     ]
 
 
-def event_cells(event: EventFacts, now: float) -> list[str]:
+def _event_cells(event: EventFacts, now: float) -> list[str]:
     """Return the cells of an event at a time, in seconds since the epoch."""
     return [
         _age(now, event.last_seen_at),

@@ -14,8 +14,8 @@ from actions.base.errors import MissingError
 from actions.base.wording import aligned_text, rough_duration
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.queues import QueuedWork, QueueList, WorkQueue, fetch_queues
-from tui.cli.tables.cluster import ask_cluster
 from tui.cli.tables.output import print_table
+from tui.cli.target import ask_cluster
 from tui.present.subject import parse_subject
 
 _QUEUE_HEADS = ("QUEUE", "OF", "PARENT", "FLAVOR", "RESOURCE", "QUOTA", "USED", "BORROWED", "ADMITTED", "WAIT", "STATE")
