@@ -424,7 +424,6 @@ async def a_fixed_console(
     """
     _FixedCluster.scene = _FixedRuns.scene = _FixedRemoteRuns.scene = scene
     for name, feed in (
-        ("ClusterFeed", _FixedCluster),
         ("CredentialsFeed", _FixedCredentials),
         ("RunFeed", _FixedRuns),
         ("RemoteRunFeed", _FixedRemoteRuns),
