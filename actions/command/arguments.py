@@ -434,7 +434,7 @@ class ThemeArguments(Arguments, frozen=True):
 
 
 class ContextArguments(Arguments, frozen=True):
-    """Connect to another cluster."""
+    """Show another cluster."""
 
     name: Annotated[
         str, _naming("context", "A context of the kubeconfig; `run`: the cluster of the run. Empty: list them.")

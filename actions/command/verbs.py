@@ -283,7 +283,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("equalize", "Equalize panes", "Make them equally wide and high.", NoArguments),
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
     Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
-    Command("context", "Change cluster", "Connect to another context of the kubeconfig.", ContextArguments),
+    Command("context", "Change cluster", "Show the cluster of another context.", ContextArguments),
     Command("theme", "Change the colours", "Dark, light, high contrast, or transparent.", ThemeArguments),
     Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
     Command("alarms", "Alarms", "Those that are not acknowledged, and whether they were sent.", NoArguments),

@@ -206,3 +206,11 @@ def total_of(costs: Iterable[NodeCost]) -> FleetCost:
     for cost in costs:
         found.add(cost)
     return found.total()
+
+
+def sum_of_costs(parts: Iterable[FleetCost]) -> FleetCost:
+    """Sum the costs of several sets of nodes, no node in two of them."""
+    whole = total_of(())
+    for part in parts:
+        whole = FleetCost(**{name: getattr(whole, name) + getattr(part, name) for name in whole.__struct_fields__})
+    return whole

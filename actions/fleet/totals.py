@@ -83,3 +83,17 @@ def totals_of(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage]) -> Fle
     for node in nodes:
         found.add(node, usage.get(node.name, UNUSED))
     return found.total()
+
+
+def sum_of_totals(parts: Iterable[FleetTotals]) -> FleetTotals:
+    """Sum the totals of several fleets, no node in two of them."""
+    whole = FleetTotals()
+    for part in parts:
+        whole = FleetTotals(
+            whole.nodes + part.nodes,
+            whole.ready + part.ready,
+            whole.pods + part.pods,
+            whole.requested.plus(part.requested),
+            whole.allocatable.plus(part.allocatable),
+        )
+    return whole

@@ -32,6 +32,7 @@ from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import load_blueprint, require_access
+from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.copied_files import copied_files
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, operator_copies
@@ -40,7 +41,7 @@ from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.source_files import git_modules, located, shared_by
-from actions.blueprint.stages import TerraformStage
+from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
 from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
@@ -77,6 +78,7 @@ from actions.terraform.program import (
     WANTED,
     find_program,
     missing_sentence,
+    parse_version,
     product_of,
     program_variable,
     version_now,
@@ -283,7 +285,7 @@ def _require_locks(blueprint: Blueprint, binding: Binding, store: str) -> None:
         if isinstance(stage, TerraformStage) and stage.id not in skipped
     ]
     if store and program is not None and not all(own_backend(root) for root in roots):
-        require_locks(version_now(program), store, product_of(program))
+        require_locks(parse_version(version_now(program)), store, product_of(program))
 
 
 def _require_secret(name: str, reference: str) -> None:
@@ -498,15 +500,32 @@ def _held_prices(plan: LaunchPlan) -> Iterator[HeldPrice]:
         yield HeldPrice(title=item.text, stage=item.stage, is_by_use=True)
 
 
+def _first_needs(blueprint: Blueprint, skipped: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    """Return the needs of check stages that run first: they look at nodes that no stage of this run makes.
+
+    They need nothing but access to the cluster. What only warns, such as pods of a plugin, comes along.
+    """
+    access = tuple(stage.id for stage in blueprint.stages if isinstance(stage, KubeconfigStage))
+    return {
+        stage.id: access
+        for stage in blueprint.stages
+        if isinstance(stage, CheckStage)
+        and any(need in skipped and isinstance(blueprint.stage(need), TerraformStage) for need in stage.needs)
+        and all(isinstance(check, NodesCheck | VersionCheck) or not check.is_required for check in stage.checks)
+    }
+
+
 def _outlines(blueprint: Blueprint, plan: LaunchPlan, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
     expected = {stage.id: stage for stage in plan.stages if not stage.is_skipped}
-    order = order_of({stage.id: stage.needs for stage in blueprint.stages})
+    needs = _first_needs(blueprint, skipped)
+    needs |= {stage.id: stage.needs for stage in blueprint.stages if stage.id not in needs}
+    order = order_of(needs)
     for stage in (blueprint.stage(stage_id) for stage_id in order):
         yield StageOutline(
             id=stage.id,
             kind=stage.kind,
             title=stage.title,
-            needs=stage.needs,
+            needs=needs[stage.id],
             expect_low_seconds=expected[stage.id].low_seconds if stage.id in expected else stage.expect.low_seconds,
             expect_high_seconds=expected[stage.id].high_seconds if stage.id in expected else stage.expect.high_seconds,
             is_skipped=stage.id in skipped,

@@ -1,7 +1,7 @@
 """One list of what is paid for by the hour, from facts: the journals of all runs, and the nodes that are seen. Pure.
 
-Every figure of money an hour, on whatever screen, is of this list. Nodes of the cluster on screen count as they are
-seen there, whoever has made them; what a run has made counts as its journal has it, without those nodes.
+Every figure of money an hour, on whatever screen, is of this list. Nodes of clusters that are followed count as they
+are seen there, whoever has made them; what a run has made counts as its journal has it, without those nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import listed
-from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, total_of
+from actions.fleet.cost import FleetCost, HourlyCost, NodeCost, sum_of_costs, total_of
 from actions.fleet.facts import NodeFacts
 from actions.run.spending import known_until, node_claims_of, times_known, times_possible, used_by
 from actions.run.state.records import Action, HeldPrice
@@ -93,7 +93,7 @@ class RunPaid(msgspec.Struct, frozen=True):
 
 
 class SeenNodes(msgspec.Struct, frozen=True):
-    """The nodes of the cluster on screen."""
+    """The nodes of one cluster that is followed."""
 
     cluster: str
     region: str
@@ -117,7 +117,7 @@ class Paid(msgspec.Struct, frozen=True):
     by_use: frozenset[str] = frozenset()
     """Runs that pay for something by use, too."""
     is_whole: bool = True
-    """False while there are runs that were not read yet."""
+    """False while there are runs that were not read yet, or clusters whose nodes are not known."""
 
     @property
     def hourly(self) -> HourlyCost:
@@ -173,10 +173,8 @@ def _sum(things: Iterable[PaidThing], nodes: FleetCost | None = None, *, is_by_u
 
 
 def _without(whole: FleetCost, parts: Iterable[FleetCost]) -> FleetCost:
-    for part in parts:
-        fields = {name: getattr(whole, name) - getattr(part, name) for name in whole.__struct_fields__}
-        whole = FleetCost(**fields)
-    return whole
+    taken = sum_of_costs(parts)
+    return FleetCost(**{name: getattr(whole, name) - getattr(taken, name) for name in whole.__struct_fields__})
 
 
 def paid_by(view: RunView) -> RunPaid:
@@ -243,7 +241,7 @@ def _buckets(view: RunView, stage: StageView) -> Iterable[PaidThing]:
 
 def paid_of(
     runs: Iterable[RunPaid],
-    seen: SeenNodes | None = None,
+    seen: Sequence[SeenNodes] = (),
     others: Iterable[PaidThing] = (),
     *,
     is_simulated: bool | None = None,
@@ -253,22 +251,27 @@ def paid_of(
 
     Args:
         runs: Those of this machine.
-        seen: The nodes of the cluster on screen; `None` before they are known.
+        seen: The nodes of each cluster that is followed and known, each cluster once.
         others: What runs of other machines pay for, without nodes that are seen.
         is_simulated: Of which runs: simulated money is in no sum with real one. `None` for all.
-        is_whole: `runs` are all of them.
+        is_whole: `runs` are all of them, and `seen` all clusters.
     """
     runs = [run for run in runs if is_simulated in (None, run.is_simulated)]
-    owned = _nodes_of(runs, seen) if seen is not None else {}
+    of_none = [run for run in runs if not any(_is_in(run, place) for place in seen)]  # a context may rename a cluster
+    owned = [(place, _nodes_of([*(run for run in runs if _is_in(run, place)), *of_none], place)) for place in seen]
     things: list[PaidThing] = []
+    of_runs: dict[str, FleetCost] = {}
     for run in runs:
-        types = {seen.nodes[name].instance_type for name in owned.get(run.run, ())} if seen is not None else set()
-        is_here = seen is not None and _is_in(run, seen)
+        own = [(place, names[run.run]) for place, names in owned if run.run in names]
+        types = {place.nodes[name].instance_type for place, names in own for name in names}
+        is_here = any(_is_in(run, place) for place in seen)
         things += [one for one in run.things if not one.instance_type or not (is_here or one.instance_type in types)]
+        if own:
+            of_runs[run.run] = total_of(place.costs[name] for place, names in own for name in names)
     return Paid(
         things=(*things, *others),
-        nodes=seen.total if seen is not None else None,
-        of_runs={run: total_of(seen.costs[name] for name in names) for run, names in owned.items()} if seen else {},
+        nodes=sum_of_costs(place.total for place in seen) if seen else None,
+        of_runs=of_runs,
         by_use=frozenset(run.run for run in runs if run.is_by_use),
         is_whole=is_whole,
     )
@@ -284,15 +287,14 @@ def is_same_cluster(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def _nodes_of(runs: Sequence[RunPaid], seen: SeenNodes) -> dict[str, list[str]]:
-    """Return the names of the nodes that each run has made.
+    """Return the names of the nodes that each run has made; those runs come first that are of this cluster.
 
     They are known by NodeClaims, node pools and node groups. Of other nodes of its cluster, such as those that came
     with it, a run has as many of a type as it pays for.
     """
     owners = {on: run.run for run in runs for uid in run.claims if (on := seen.claimed.get(uid))}
     pools: dict[str, list[RunPaid]] = {}
-    # those of this cluster first: a blueprint gives its pools the same names in each; a context may rename a cluster
-    for run in sorted(runs, key=lambda run: not _is_in(run, seen)):
+    for run in runs:  # those of this cluster first: a blueprint gives its pools the same names in each
         for pool in run.pools:
             pools.setdefault(pool, []).append(run)
     wanted = [one for run in runs if _is_in(run, seen) for one in run.things if one.instance_type and one.is_certain]

@@ -42,7 +42,7 @@ from actions.terraform.plans import (
     Variables,
     read_plan,
 )
-from actions.terraform.program import fetch_version, product_of, registry_of, without_warnings
+from actions.terraform.program import fetch_version, parse_version, product_of, registry_of, without_warnings
 from actions.terraform.providers import installing
 from actions.terraform.state import (
     EMPTY_STATE,
@@ -416,7 +416,8 @@ class TerraformDriver:
         """
         if self._store is None or own_backend(self._directory.root):
             return None
-        require_locks(await fetch_version(self._program), str(self._store), product_of(self._program))
+        found = parse_version(await fetch_version(self._program))
+        require_locks(found, str(self._store), product_of(self._program))
         return self._store
 
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:

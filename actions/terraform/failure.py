@@ -98,7 +98,6 @@ class StateLockedError(ConflictError):
             hint=f"Wait for its release; if that process is certainly gone: {command} force-unlock{unlock}.",
         )
         self.lock = lock
-        self.program = program
 
 
 def failure_of(

@@ -27,6 +27,7 @@ PUBLIC_REGISTRY = "registry.terraform.io"
 WANTED = "Terraform 1.5 or later, below 2.0, or OpenTofu"
 
 _NAMES = ("terraform", "tofu")
+_ASKING = ("version", "-json")
 _SECONDS = 20.0
 _WARNINGS = re.compile(rb"\A\s*Warning: .*?(?=^\{|\Z)", re.S | re.M)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)")
@@ -39,7 +40,7 @@ def find_program(environment: Mapping[str, str] = MappingProxyType({})) -> Path 
         environment: Variables of a run, which name its program and may have a PATH of its own.
     """
     given = _given(environment)
-    names = (given, Path(given).name) if given else _NAMES  # a path of the machine where the run was launched
+    names = _NAMES if not given else (given,) if _is_one(given) else ()  # nothing else is started, whoever names it
     found = (shutil.which(name, path=environment.get("PATH")) for name in names)
     return next((Path(path) for path in found if path), None)
 
@@ -61,6 +62,8 @@ def missing_sentence(environment: Mapping[str, str] = MappingProxyType({})) -> s
     given = _given(environment)
     if environment.get(PROGRAM_VARIABLE):
         return f"The run was launched with {given}, which is not on PATH."
+    if given and not _is_one(given):
+        return f"{given}, which terraform_program names, is neither terraform nor tofu."
     named = f"{given}, which terraform_program names," if given else "The terraform program"
     return f"{named} is not on PATH."
 
@@ -70,6 +73,18 @@ def program_variable() -> dict[str, str]:
     found = find_program()
     given = _given({}) or (found.name if found else "")
     return {PROGRAM_VARIABLE: given} if given else {}
+
+
+def elsewhere(brought: str, own: str) -> str:
+    """Return what a run that comes from another machine names its program by here: whose it is stays.
+
+    Args:
+        brought: As it was there, perhaps a path.
+        own: As it would be for a run that was launched here; perhaps empty.
+    """
+    if not brought or (own and is_tofu(Path(brought)) == is_tofu(Path(own))):
+        return own
+    return "tofu" if is_tofu(Path(brought)) else "terraform"
 
 
 def is_tofu(program: Path) -> bool:
@@ -87,28 +102,19 @@ def registry_of(program: Path) -> str:
     return "registry.opentofu.org" if is_tofu(program) else PUBLIC_REGISTRY
 
 
-async def fetch_version(program: Path) -> tuple[int, int]:
-    """Return the version of the program, without its last part.
+async def fetch_version(program: Path) -> str:
+    """Return the version as the program reports it: `1.11.4`.
 
     Raises:
         FormatError: It does not report one.
         ToolError, UnreachableError: It cannot be started, or does not end.
     """
-    return parse_version(await fetch_version_text(program))
+    return _read(await run_tool([str(program), *_ASKING], deadline_seconds=_SECONDS), program)
 
 
-async def fetch_version_text(program: Path) -> str:
-    """Return the version as the program reports it: `1.11.4`.
-
-    Raises:
-        FormatError, ToolError, UnreachableError: As `fetch_version`.
-    """
-    return _read(await run_tool(_asking_version(program), deadline_seconds=_SECONDS), program)
-
-
-def version_now(program: Path) -> tuple[int, int]:
+def version_now(program: Path) -> str:
     """Return the version of the program; see `fetch_version`. Blocks."""
-    return parse_version(_read(run_tool_now(_asking_version(program), deadline_seconds=_SECONDS), program))
+    return _read(run_tool_now([str(program), *_ASKING], deadline_seconds=_SECONDS), program)
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -123,6 +129,10 @@ def parse_version(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _is_one(given: str) -> bool:
+    return Path(given).name.startswith(_NAMES)
+
+
 def _given(environment: Mapping[str, str]) -> str:
     return environment.get(PROGRAM_VARIABLE) or os.environ.get(PROGRAM_VARIABLE, "")
 
@@ -134,10 +144,6 @@ def without_warnings(answer: bytes) -> bytes:
 
 class _Version(msgspec.Struct):
     terraform_version: str
-
-
-def _asking_version(program: Path) -> list[str]:
-    return [str(program), "version", "-json"]
 
 
 def _read(answer: bytes, program: Path) -> str:

@@ -3,7 +3,7 @@
     python -m tests.bench [--sizes 500/5000,5000/50000] [--seconds S] [--runs N] [--output FILE]
     python -m tests.bench --at FOLDER                      a fleet that tests.bench.realserver serves already
     python -m tests.bench --kubeconfig FILE --nodes N      any cluster; churn is what happens there
-    python -m tests.bench --only runs,long_life,events     these alone
+    python -m tests.bench --only clusters,runs,events      these alone
     python -m tests.bench --soak HOURS                     only hours of use, pressed into minutes (tests.bench.soak)
 
 A real API server is built and started where there is Go, else the synthetic one; the result names which. It is JSON on
@@ -20,6 +20,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from tests.bench.clusters import measure_clusters
 from tests.bench.logpane import measure_log_pane
 from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
@@ -40,7 +41,7 @@ from tests.bench.server import best_kind, fleet_server
 from tests.bench.soak import measure_soak
 from tests.bench.target import Target
 
-_ON_SYNTHETIC = ("runs", "long_life", "events", "panes")
+_ON_SYNTHETIC = ("runs", "long_life", "events", "panes", "clusters")
 
 
 def main() -> int:
@@ -98,6 +99,11 @@ def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     if "panes" in wanted:
         with fleet_server("synthetic", 500, 5_000, folder) as target:
             found["panes"] = attempt(partial(measure_panes, target, folder / "panes", steps=options.steps))
+    if "clusters" in wanted:
+        for size in options.sizes.split(","):
+            nodes, _, pods = size.partition("/")
+            measure = partial(measure_clusters, folder, nodes=int(nodes), pods=int(pods), seconds=options.seconds)
+            found[f"clusters {size}"] = attempt(measure)
     return found
 
 
@@ -130,7 +136,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keys", type=int, default=1200, help="pressed at the console that lives long")
     parser.add_argument("--events", type=int, default=200_000, help="kept by the cluster that has many")
     parser.add_argument("--steps", type=int, default=STEPS, help="of the training whose curves are on screen")
-    parser.add_argument("--only", default="", help="of runs, long_life, events and panes, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="of runs, long_life, events, panes and clusters, separated by commas"
+    )
     parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()

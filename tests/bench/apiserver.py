@@ -8,6 +8,7 @@ It writes FOLDER/target.json when it serves, and ends with its parent's stdin.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,7 +77,7 @@ class ApiServer:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.34.4-bench"})
         if request.path == "/api/v1/namespaces/kube-system":
-            return web.json_response({"metadata": {"uid": "bench"}})
+            return web.json_response({"metadata": {"uid": f"bench-{os.getpid()}"}})
         status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no such resource"}
         return web.json_response(status, status=404)
 

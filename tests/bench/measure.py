@@ -95,7 +95,7 @@ def _at_work(target: Target, *, seconds: float) -> Figures:
         _load_of(program, target)
         program.drain(_SETTLE_SECONDS)
         found["idle"] = load(program, seconds)
-        found["idle_keys"] = attempt(lambda: _keys(program, target.nodes))
+        found["idle_keys"] = attempt(lambda: keys_under(program, target.nodes))
         if target.control:
             found |= attempt(lambda: _under_change(program, target, seconds=seconds))
         now, peak = program.memory_megabytes()
@@ -237,7 +237,7 @@ def _under_change(program: Program, target: Target, *, seconds: float) -> Figure
     target.churn(churn_of(target), 0)
     program.drain(1.0)
     found["churn"] = load(program, seconds)
-    found["churn_keys"] = _keys(program, target.nodes)
+    found["churn_keys"] = keys_under(program, target.nodes)
     program.type(b"2")
     program.drain(2.0)
     found["churn_on_pods"] = load(program, seconds)
@@ -250,7 +250,7 @@ def _under_change(program: Program, target: Target, *, seconds: float) -> Figure
     return found
 
 
-def _keys(program: Program, nodes: int) -> dict[str, float]:
+def keys_under(program: Program, nodes: int) -> dict[str, float]:
     """Milliseconds from a key to the new position in the footer."""
     total = f"{nodes:,}".encode()
     times: list[float] = []

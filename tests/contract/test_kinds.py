@@ -85,7 +85,11 @@ def test_the_role_that_looks_may_look_at_all_that_is_watched_and_diagnosed() -> 
         for group in rule["apiGroups"]
         for plural in rule["resources"]
     }
-    assert {(row.group, row.plural) for row in (*WATCHED, *EVIDENCE)} - granted == set()
+    in_queues = [row for row in KINDS if row.group in ("kueue.x-k8s.io", "scheduling.volcano.sh")]
+    assert {(row.group, row.plural) for row in (*WATCHED, *EVIDENCE, *in_queues)} - granted == set()
+    read = {(group, name) for rule in looks["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
+    of_the_doctor = {("", "resourcequotas"), ("trainer.kubeflow.org", "clustertrainingruntimes"), ("batch", "jobs")}
+    assert of_the_doctor - read == set()
 
 
 def test_a_fixed_object_of_our_own_is_a_model_of_the_client_library() -> None:

@@ -70,7 +70,7 @@ def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
     lines = stored_output(folder, "train")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ")
-    terminal.wait(rf"● following +{len(lines):,} lines")
+    terminal.wait(rf"at the end +{len(lines):,} lines")
     terminal.wait(re.escape(lines[-1].text[:40]))
     terminal.press("g")
     terminal.wait(re.escape(lines[0].text[:40]))

@@ -131,7 +131,7 @@ async def test_d19_pictures_of_clusters_that_were_left_are_freed(sandbox: Runnin
             assert state is not None
             seen.append(weakref.ref(state))
             del state, known, is_another_one
-            app.services.connect()
+            app.services.followed.connect(app.services.followed.on_screen)
         await wait_for(pilot, lambda: sum(one() is not None for one in seen) <= 1, "all pictures but one are freed")
 
 

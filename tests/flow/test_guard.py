@@ -158,7 +158,12 @@ async def test_of_two_guards_one_sends_and_the_other_goes_on_after_a_kill(
     cluster: tuple[KubeSession, Path], program: Program
 ) -> None:
     session, kubeconfig = cluster
-    await a_job(session, "twice")
+    uid = (await a_job(session, "twice"))["metadata"]["uid"]
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/default/leases/eksml-guard-{uid}"
+
+    async def holder() -> str:
+        return str((await session.get(lease))["spec"]["holderIdentity"])
+
     guards = Guards(program, kubeconfig, "job/twice", "--idle", "20m")
     both = guards.start(), guards.start()
     try:
@@ -166,7 +171,13 @@ async def test_of_two_guards_one_sends_and_the_other_goes_on_after_a_kill(
         await until(lambda: any(WAITS in guards.said(number) for number in range(2)), "the other", deadline_seconds=60)
         sends = int(WAITS in guards.said(0))
         assert WAITS not in guards.said(sends)
+        killed = await holder()
         both[sends].kill()
+
+        async def is_replaced() -> bool:
+            return await holder() != killed
+
+        await until(is_replaced, "the other one with the Lease", deadline_seconds=60)
         resource = "/apis/batch/v1/namespaces/default/jobs/twice"
         await session.request("DELETE", resource, body=b'{"propagationPolicy": "Background"}')
         code = await asyncio.to_thread(both[1 - sends].wait, 90)

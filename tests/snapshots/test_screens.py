@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,9 @@ from actions.cluster.watch.table_format import ObjectRow, TableColumn
 from actions.fleet.facts import Resources
 from actions.run.state.view import RunView, UnusedDevices
 from tests.support import fixed_runs
-from tests.support.builders import NOW, a_snapshot
+from tests.support.builders import NOW, a_node, a_snapshot
 from tests.support.fixed_cluster import BROKEN, RUN, SIDECARS, TRAINIUM, picture, workers
-from tests.support.fixed_console import MONOTONIC, FixedConsole, Scene, a_fixed_console
+from tests.support.fixed_console import CONTEXT, MONOTONIC, FixedConsole, Scene, a_fixed_console
 from tests.support.snapshots import difference, is_updating, rows, styled, without_tabs
 from tests.unit.cluster.test_queues import CLUSTER_QUEUE, OTHERS, WORK
 from tui.feeds.objects import ObjectsScope
@@ -214,6 +215,10 @@ EMPTY_STATES = (
     Shot("runs-empty", line("open runs"), "[0 runs]"),
 )
 UNUSED_STATES = (Shot("home-unused", line("open home"), "3 of 8 at 0%"),)
+SEVERAL_STATES = (
+    Shot("home-clusters", line("open home"), ("AWS has no capacity", "not in these sums", "bionemo-esm1nv   8 A10G")),
+    Shot("nodes-clusters", line("open nodes"), "all 4 clusters"),
+)
 REMOTE_STATES = (
     Shot("runs-remote", line("open runs"), "linus@"),
     Shot("run-remote", line(f"open run of={fixed_runs.remote_runs()[0].id}"), "runs takeover"),
@@ -233,7 +238,7 @@ def file_of(name: str, size: tuple[int, int], kind: str = "") -> Path:
 
 def all_files() -> set[Path]:
     """The files of every screen that a test looks at."""
-    at_both = (*PANES, *DIALOGUES, *REMOTE_STATES)
+    at_both = (*PANES, *DIALOGUES, *REMOTE_STATES, *SEVERAL_STATES)
     still = (*STALE_STATES, *KEPT_STATES, *EMPTY_STATES, *UNUSED_STATES)
     small = (*SMALL_DIALOGUES, *STATES, *TRAINIUM_STATE, *BANDWIDTH_STATE, *still)
     return {
@@ -372,6 +377,28 @@ async def test_runs_of_other_machines(
     async with a_fixed_console(training, monkeypatch, size=size) as console:
         home = Shot("home-remote", line("open home"), ("AWS has no capacity", "on other machines"))
         await compare(console, (home, *REMOTE_STATES), size, tmp_path)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_several_clusters(
+    size: tuple[int, int], training: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    silent = FeedHealth(FeedState.WAITING, "the API server does not answer", MONOTONIC - 42)
+    refused = FeedHealth(FeedState.REFUSED, "The API server of lab does not accept our credentials.", MONOTONIC - 200)
+    nodes = [a_node(f"ip-10-9-0-{at}.us-east-1.compute.internal", region="us-east-1") for at in range(3)]
+    east, old = a_snapshot([*nodes, replace(nodes[0], name="ip-10-9-0-9", is_ready=False)]), a_snapshot(nodes[:1])
+    training.others = {
+        "arn:aws:eks:us-east-1:444455556666:cluster/evaluation": Scene(east),
+        "arn:aws:eks:eu-west-1:444455556666:cluster/old-one": Scene(old, health=silent),
+        "kind-lab": Scene(health=refused),
+    }
+    kubeconfig = tmp_path / "kubeconfig"
+    contexts = [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in (CONTEXT, *training.others)]
+    clusters, users = [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], [{"name": "u", "user": {}}]
+    kubeconfig.write_text(json.dumps({"contexts": contexts, "clusters": clusters, "users": users}))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    async with a_fixed_console(training, monkeypatch, size=size) as console:
+        await compare(console, SEVERAL_STATES, size, tmp_path)
 
 
 async def test_an_empty_cluster_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

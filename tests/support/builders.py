@@ -204,6 +204,6 @@ def console_services(
         settings.target, readonly=readonly, clock=services.clock, changed=services.ticker.request_paint
     )
     shown.picture = snapshot
-    services.cluster = services.paid.cluster = shown
+    services.followed.on_screen.feed = shown
     services.runs.view, services.runs.is_listed = view, True
     return services

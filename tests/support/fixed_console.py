@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from actions.base.errors import UnreachableError
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
 from actions.cloud.account import CallerIdentity
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget, parse_context_name
 from actions.cluster.auth.session import ClusterIdentity
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.engine import diagnose
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
 
 ACCOUNT = "111122223333"
+CONTEXT = f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks"
 MONOTONIC = 10_000.0
 """Seconds of the clock that never moves."""
 _CALM = 5
@@ -98,31 +99,38 @@ class Scene:
     is_busy: bool = True
     is_interrupted: bool = False
     remotes: tuple[RemoteRun, ...] = ()
+    """The runs that the cluster knows."""
     copy: Path | None = None
     """The folder with the copy of the run of another machine that is on screen."""
-    """The runs that the cluster knows."""
+    others: Mapping[str, Scene] = field(default_factory=dict)
+    """The scenes of further clusters, by their contexts."""
 
 
 class _FixedCluster(ClusterFeed):
     scene: ClassVar[Scene]
 
     @property
+    def own(self) -> Scene:
+        """The scene of this one of the clusters."""
+        return self.scene.others.get(self.target.context, self.scene)
+
+    @property
     def session(self) -> KubeSession:
-        if self.scene.health is not None:
-            raise UnreachableError(self.scene.health.detail)
+        if self.own.health is not None:
+            raise UnreachableError(self.own.health.detail)
         return cast("KubeSession", _SilentSession())
 
     @property
     def context_name(self) -> str:
-        return f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/bionemo-on-eks"
+        return self.target.context or CONTEXT
 
     def snapshot(self) -> ClusterSnapshot | None:
-        return self.scene.snapshot
+        return self.own.snapshot
 
     def health(self, resource: str) -> FeedHealth | None:
-        if self.scene.health is not None or self.scene.snapshot is None:
-            return self.scene.health
-        return FeedHealth(FeedState.LIVE) if resource in self.scene.snapshot.health else None
+        if self.own.health is not None or self.own.snapshot is None:
+            return self.own.health
+        return FeedHealth(FeedState.LIVE) if resource in self.own.snapshot.health else None
 
     async def settle(self, *, at_most_seconds: float) -> None:
         del at_most_seconds
@@ -135,7 +143,10 @@ class _FixedCluster(ClusterFeed):
         return
 
     async def identify(self) -> None:
-        self.identity = ClusterIdentity("uid-1", "v1.32.9-eks-113cf36", "bionemo-on-eks", "us-west-2", ACCOUNT)
+        place = parse_context_name(self.context_name)
+        self.identity = ClusterIdentity(
+            f"uid-{place.cluster}", "v1.32.9-eks-113cf36", place.cluster, place.region, place.account
+        )
 
 
 class _FixedCredentials(CredentialsFeed):
@@ -394,8 +405,8 @@ class FixedConsole:
         for screen in self.app.screen_stack:
             if isinstance(screen, LiveScreen) and screen.is_mounted:
                 screen.refresh_data()
-        for field in self.app.screen.query(Input):
-            field.cursor_blink = False
+        for typed in self.app.screen.query(Input):
+            typed.cursor_blink = False
 
 
 @asynccontextmanager
@@ -429,7 +440,13 @@ async def a_fixed_console(
         return scene.copy
 
     monkeypatch.setattr("tui.feeds.remote_runs.RemoteOnScreen._copied", copied)
-    settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", is_ascii=is_ascii, checks_launches=False)
+    settings = ConsoleSettings(
+        target=ClusterTarget(context=CONTEXT if scene.others else ""),
+        contexts=(CONTEXT, *scene.others) if scene.others else (),
+        region="us-west-2",
+        is_ascii=is_ascii,
+        checks_launches=False,
+    )
     app = _UnpaintedConsole(settings, clock=FrozenClock())
     app.animation_level = "none"
     if theme:

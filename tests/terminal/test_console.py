@@ -89,7 +89,7 @@ def watch_the_training(terminal: Terminal) -> None:
     terminal.wait(r"8 GPUs, [1-9]\d*% busy on average")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ")
-    terminal.wait(r"● following +[\d,]+ lines")
+    terminal.wait(r"(● following|at the end) +[\d,]+ lines")
     terminal.press("1")
     terminal.wait(r"g5\.12xlarge .*● Ready")
     terminal.press("7")

@@ -27,6 +27,7 @@ from tui.cli.options import (
     object_name,
     output_option,
     port_of,
+    words_of,
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
@@ -76,6 +77,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
+    if options.contexts and options.command not in (None, "serve"):
+        top.error(f"--contexts opens the console on several clusters; {options.command} asks one: give --context")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
@@ -291,6 +294,9 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
+    top.add_argument(
+        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
+    )
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(

@@ -348,6 +348,7 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
 
     return ConsoleSettings(
         target=chosen.target,
+        contexts=chosen.contexts,
         readonly=options.readonly,
         blueprint_folders=_blueprint_folders(options.blueprints),
         run_environment={**chosen.environment, **({SILENCED: "off"} if options.script else {})},

@@ -78,7 +78,7 @@ def listing_option(command: argparse.ArgumentParser, *flags: str) -> None:
 
 def words_of(text: str) -> list[str]:
     """Read words that are separated by commas."""
-    return [word for word in text.split(",") if word]
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 _LISTING: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {

@@ -6,12 +6,16 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.base.errors import ConfigError
+from actions.base.wording import listed
+from actions.cluster.auth.kubeconfig import ClusterTarget, whole_context
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
@@ -23,6 +27,8 @@ class ChosenTarget(msgspec.Struct, frozen=True):
     """A cluster, with the environment variables that child processes need for it."""
 
     target: ClusterTarget
+    contexts: tuple[str, ...] = ()
+    """Those whose clusters the console follows at once; that of `target` among them."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     region: str = ""
     profile: str = ""
@@ -40,8 +46,39 @@ def chosen_target(options: Namespace) -> ChosenTarget:
         return _demo(options)
     environment = aws_environment(options)
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
+    contexts = () if options.command else followed_contexts(target, options.contexts or ())
+    target = replace(target, context=contexts[0] if contexts else target.context)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
-    return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+    return ChosenTarget(target, contexts, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def followed_contexts(target: ClusterTarget, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the contexts whose clusters are followed at once, the one that is on screen first; none for one alone.
+
+    Args:
+        target: The kubeconfig, and the context that was chosen, if one was: it is followed, too.
+        wanted: Names of contexts, or of their clusters; `all` for one context of each cluster.
+
+    Raises:
+        ConfigError: There is no such context, or the kubeconfig cannot be read.
+    """
+    if not wanted:
+        return ()
+    from actions.cluster.auth.kubeconfig import contexts_of, load_context
+
+    clusters = dict(contexts_of(target))
+    current = target.context
+    if not current:
+        with suppress(ConfigError):  # it has none, or a broken one
+            current = load_context(target).context
+    names = [current] if current in clusters and (target.context or "all" in wanted) else []
+    for word in [*clusters] if "all" in wanted else [whole_context(word, clusters) for word in wanted]:
+        if word not in clusters:
+            raise ConfigError(f"The kubeconfig has no context {word!r}.", hint=f"It has {listed([*clusters], 20)}.")
+        if "all" not in wanted or clusters[word] not in {clusters[name] for name in names}:
+            names.append(word)
+    first = [current] if current in names else []
+    return tuple(dict.fromkeys([*first, *names]))
 
 
 def aws_environment(options: Namespace) -> dict[str, str]:
@@ -109,4 +146,4 @@ def _demo(options: Namespace) -> ChosenTarget:
     require_s3(options)
     (demo,) = demos(options.region, starts=True, speed=options.speed)
     target = ClusterTarget(kubeconfig=demo.kubeconfig, context=options.context, namespace=options.namespace)
-    return ChosenTarget(target, demo.environment, demo.environment["AWS_REGION"], demo_speed=demo.speed)
+    return ChosenTarget(target, (), demo.environment, demo.environment["AWS_REGION"], demo_speed=demo.speed)

@@ -177,8 +177,10 @@ class ObjectChanges:
         Raises:
             ConsoleError: One failed; of several the first one's error, with their number.
         """
+        cluster = self._services.cluster
         targets = await resolve_targets(self._services, self._workspace, text, kind=kind)
-        session = self._services.cluster.session
+        self._services.followed.require_on_screen(cluster)
+        session = cluster.session
         results = await asyncio.gather(*(change(session, target) for target in targets), return_exceptions=True)
         self._workspace.current.clear_marks()
         failed = [result for result in results if isinstance(result, BaseException)]

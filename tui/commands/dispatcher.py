@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, describe_bug
+from actions.base.wording import listed
 from actions.command.arguments import (
     TARGETED,
     Arguments,
     LaunchArguments,
+    OpenArguments,
     TakeoverArguments,
 )
 from actions.command.parse import parse_typed
@@ -76,6 +78,7 @@ class CommandDispatcher:
             if isinstance(command, str):
                 command = expanded(command, self._services.settings.aliases)
             call = parse_typed(command, self._services.objects.knows) if isinstance(command, str) else command
+            self._show_cluster_of(call)
             call = with_whole_run(with_selected_run(call, self._workspace.current.subject()), self._services.runs)
             self._refuse_mutation(call)
         except ConsoleError as error:
@@ -92,6 +95,8 @@ class CommandDispatcher:
                 something.
             ConsoleError: The command failed.
         """
+        if not getattr(call.arguments, "object", "") and not getattr(call.arguments, "job", ""):
+            self._show_cluster_of(call)
         self._refuse_mutation(call)
         await self._carry_out(with_whole_run(call, self._services.runs))
 
@@ -149,11 +154,14 @@ class CommandDispatcher:
         from tui.commands.targets import KIND_OF_A_NAME, confirmation_of_change, resolve_targets
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
+        services, cluster = self._services, self._services.cluster
         named, kind = getattr(call.arguments, "object", ""), KIND_OF_A_NAME.get(call.command.id, "pods")
-        targets = await resolve_targets(self._services, self._workspace, named, kind=kind)
-        confirmation, resolved = await confirmation_of_change(self._services, call, targets)
+        targets = await resolve_targets(services, self._workspace, named, kind=kind)
+        confirmation, resolved = await confirmation_of_change(services, call, targets)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
-        return resolved.arguments if await self._app.put_in_front(modal) else None
+        is_wanted = await self._app.put_in_front(modal)
+        services.followed.require_on_screen(cluster)
+        return resolved.arguments if is_wanted else None
 
     async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
         """Show the launch form, which has plan and cost, and a confirmation of its own.
@@ -179,15 +187,40 @@ class CommandDispatcher:
                 f"This console is read-only: {call.command.id} was not carried out.",
                 hint="Serve it with --allow-changes." if is_served else "Start without --readonly.",
             )
-        if call.command.is_mutation and hasattr(call.arguments, "object") and (words := self._services.as_of_words()):
+        words = self._services.followed.on_screen.as_of_words()
+        if call.command.is_mutation and hasattr(call.arguments, "object") and words:
             raise RefusedError(
                 f"The nodes and pods on screen are {words}: {call.command.id} was not carried out.",
                 hint="Wait until they are live.",
             )
 
+    def _show_cluster_of(self, call: Call) -> None:
+        """Put the cluster of the selected row on screen, before a command about objects: it is the one that is meant.
+
+        Raises:
+            RefusedError: The marked rows are of several clusters.
+        """
+        values = call.arguments
+        names = [str(getattr(values, name)) for name in ("object", "job", "of") if hasattr(values, name)]
+        if not names or (isinstance(values, OpenArguments) and not values.of):
+            return
+        pane = self._workspace.current
+        selected, marked = pane.subject_in_sight(), () if any(names) else pane.marked()
+        chosen = marked or ((selected,) if selected is not None else ())
+        clusters = sorted({subject.cluster for subject in chosen if subject.cluster})
+        if len(clusters) > 1:
+            raise RefusedError(f"The marked rows are of several clusters: {listed(clusters, 3)}.", hint=_ONE_CLUSTER)
+        followed = self._services.followed
+        found = followed.named(clusters[0]) if clusters else None
+        if found is not None and found is not followed.on_screen:
+            self._services.show(found.feed.target)
+
     @cached_property
     def _handlers(self) -> Mapping[str, Handler]:
         return self._make_handlers()
+
+
+_ONE_CLUSTER = "Mark those of one, and later those of the other; :mark clear drops all marks."
 
 
 def expanded(line: str, aliases: Mapping[str, str]) -> str:

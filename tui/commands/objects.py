@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.diagnose.select import ObjectSelector
     from actions.run.state.view import RunView
+    from tui.feeds.cluster import ClusterFeed
 
 
 _STAGE = "Stage"
 _RUN = "Run"
-_WITHOUT_DIAGNOSIS = ("Blueprint",)
+_WITHOUT_DIAGNOSIS = ("Blueprint", "Cluster")
 
 
 def _findings_page(found: Sequence[Finding], width: int) -> str:
@@ -358,7 +359,7 @@ class ForwardCommand:
     def __init__(self, services: ConsoleServices, actions: AppActions) -> None:
         self._services = services
         self._app = actions
-        self._forwards = Forwards(services.cluster, services.supervisor, actions.notify_plainly)
+        self._forwards = Forwards(services.supervisor, actions.notify_plainly)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
@@ -381,11 +382,17 @@ class ForwardCommand:
             await self._open_port(arguments)
 
     async def _open(self, service: WebInterface, local: int) -> None:
-        pod = served_by(service, self._pods())
+        cluster = self._services.cluster  # another one may be on screen when a connection comes
+        pod = served_by(service, self._pods(cluster))
         if pod is None:
             raise MissingError(f"No running pod serves the {service.title}.", hint="Wait until its stage runs.")
         address = await self._forwards.open(
-            service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
+            cluster.session,
+            service.name,
+            pod.namespace,
+            lambda: served_by(service, self._pods(cluster)),
+            port=service.port,
+            local=local,
         )
         self._app.notify_plainly(
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
@@ -394,31 +401,32 @@ class ForwardCommand:
     async def _open_port(self, arguments: args.ForwardArguments) -> None:
         target, port = parse_port(arguments.to)
         subject = parse_subject(target, default_namespace=default_namespace(self._services))
-        find = self._named(f"{subject.namespace}/{subject.name}")
+        cluster = self._services.cluster
+        find = partial(_pod_named, cluster, f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
-        address = await self._forwards.open(arguments.to, subject.namespace, find, port, arguments.local)
+        address = await self._forwards.open(
+            cluster.session, arguments.to, subject.namespace, find, port=port, local=arguments.local
+        )
         self._app.notify_plainly(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
-    def _named(self, key: str) -> Callable[[], PodFacts | None]:
-        def find() -> PodFacts | None:
-            snapshot = self._services.cluster.snapshot()
-            return snapshot.pods.get(key) if snapshot else None
-
-        return find
-
-    def _pods(self) -> list[PodFacts]:
+    def _pods(self, cluster: ClusterFeed) -> list[PodFacts]:
         """Return all pods, those of the run on screen first."""
-        snapshot, run = self._services.cluster.snapshot(), self._services.runs.view
+        snapshot, run = cluster.snapshot(), self._services.runs.view
         pods = list(snapshot.pods.values()) if snapshot else []
         return sorted(pods, key=lambda pod: (run is None or pod.run != run.id, pod.key))
 
     def _page(self) -> str:
         lines = ["Available:", ""]
         for service in SERVICES:
-            pod = served_by(service, self._pods())
+            pod = served_by(service, self._pods(self._services.cluster))
             address = f"{pod.key}:{service.port}" if pod else "no pod serves it at present"
             lines.append(f"  :forward {service.name:<12} {service.title}: {address}")
         lines += ["  :forward NAMESPACE/POD:PORT", "", "Forwarded now:", ""]
         opened = [f"  {name:<20} {port.link}" for name, port in self._forwards.opened.items()]
         return "\n".join([*lines, *(opened or ["  nothing"]), *(_NOTES if opened else ())])
+
+
+def _pod_named(cluster: ClusterFeed, key: str) -> PodFacts | None:
+    snapshot = cluster.snapshot()
+    return snapshot.pods.get(key) if snapshot else None

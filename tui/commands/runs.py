@@ -60,19 +60,22 @@ class RunCommands:
         from tui.present.blueprints import store_of_command
         from tui.present.limits import texts_of_command
 
+        settings, cluster = self._services.settings, self._services.cluster
         blueprint = await self._services.blueprints.find(arguments.blueprint)
-        preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
+        preset = arguments.preset or settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
+        target = cluster.target if arguments.existing_cluster else settings.target
         self._app.notify_plainly(f"Launching {blueprint.id}.")  # account and journal may take seconds
         texts = texts_of_command(arguments)
-        usual = self._services.settings.limits
+        usual = settings.limits
         limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
         require_limit(texts, limits)
-        store = store_of_command(arguments.store, self._services.settings.store)
+        store = store_of_command(arguments.store, settings.store)
         waived = [name.strip() for name in arguments.waive.split(",")]
         await self._run_actions.launch(
             blueprint,
             binding,
+            target=target,
             say=self._app.notify_plainly,
             auto_approve=arguments.auto_approve,
             limits=limits,

@@ -311,6 +311,7 @@ def _command_line(settings: ConsoleSettings, script: str) -> str:
     elif target.kubeconfig is not None:
         words += ["--kubeconfig", str(target.kubeconfig)]
     given = {
+        "--contexts": ",".join(settings.contexts),
         "--context": target.context,
         "--namespace": target.namespace,
         "--profile": settings.profile,

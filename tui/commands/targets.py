@@ -224,9 +224,12 @@ def _word(targets: Sequence[Target]) -> tuple[str, str]:
 
 
 def place_of_changes(services: ConsoleServices) -> str:
-    """Return where a change is made: cluster, region, account and context, as far as they are known."""
-    facts = header_facts(services)
-    known = (("cluster", facts.cluster), ("region", facts.region), ("account", facts.account))
+    """Return where a change is made: cluster, region, account and context.
+
+    What is not known is left out; where several clusters are followed it is `?`.
+    """
+    facts, unknown = header_facts(services), "?" if len(services.clusters) > 1 else ""
+    known = (("cluster", facts.cluster), ("region", facts.region or unknown), ("account", facts.account or unknown))
     parts = [f"{name} {value}" for name, value in known if value]
     return " · ".join([*parts, f"context {services.cluster.context_name}"])
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError, MissingError
 from actions.base.wording import listed
+from actions.cluster.auth.kubeconfig import whole_context
 from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.feeds.alarms import alarm_page
-from tui.feeds.cluster import whole_context
 from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
@@ -149,10 +149,10 @@ _RUN = "run"
 
 
 class ContextCommand:
-    """The handler of `context`: lists the contexts of the kubeconfig, or connects to one.
+    """The handler of `context`: lists the contexts of the kubeconfig, or puts the cluster of one on screen.
 
     Args:
-        services: The cluster's feed is connected again.
+        services: Follow the cluster.
         actions: Shows the list, and asks about exec plugins.
     """
 
@@ -180,10 +180,7 @@ class ContextCommand:
         except ConfigError as error:
             if not await self._app.allow_plugin(error):
                 raise
-        self._services.unwatch()
-        self._services.narrow("")
-        self._services.cluster.target = target
-        self._services.connect()
+        self._services.show(target)
 
     def _context_names(self) -> list[str]:
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
@@ -212,7 +209,7 @@ class ContextCommand:
         from actions.run.journal.folder import kubeconfig_path
 
         current = self._services.cluster.context_name
-        lines = ["Connect to one with :context NAME", ""]
+        lines = ["Show one with :context NAME", ""]
         try:
             for name, cluster in contexts_of(ClusterTarget(self._services.settings.target.kubeconfig)):
                 of = "" if cluster == name else cluster  # `aws eks update-kubeconfig` gives both the cluster's ARN

@@ -20,7 +20,6 @@ from actions.telemetry.tools.device_history import (
     RateMeter,
     SpanRecord,
 )
-from tui.feeds.cluster import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
@@ -78,12 +77,12 @@ class AcceleratorFeed:
     """Samples of the chosen pods, taken in turn, a few at a time, until `run` is cancelled. Used on the loop only.
 
     Args:
-        cluster: The cluster of the pods.
+        session: Returns the session with the cluster of the pods.
         clock: Time.
         changed: Called after every round.
     """
 
-    def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, session: Callable[[], KubeSession], clock: Clock, changed: Callable[[], None]) -> None:
         self.readings: tuple[WorkerReading, ...] = ()
         """Newest samples, in the order in which the pods were chosen."""
         self.histories: dict[tuple[str, str], DeviceHistory] = {}
@@ -95,7 +94,7 @@ class AcceleratorFeed:
         """Number of pods of the newest round."""
         self.zero_since: dict[str, float] = {}
         """Since when each requested device has been at 0 % in every sample: monotonic seconds, by pod and index."""
-        self._cluster = cluster
+        self._session = session
         self._clock = clock
         self._changed = changed
         self._seen: dict[str, float] = {}
@@ -272,7 +271,7 @@ class AcceleratorFeed:
                 return WorkerReading(pod, reading, self._clock.monotonic(), sample.at)
         async with gate:
             try:
-                text = await self._ask(self._cluster.session, pod)
+                text = await self._ask(self._session(), pod)
             except ConsoleError as error:
                 failed = DeviceReading(error=one_line(error.sentence()))
                 return WorkerReading(pod, failed, self._clock.monotonic())

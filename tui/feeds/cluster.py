@@ -1,4 +1,4 @@
-"""The feeds of the cluster on screen: its session and snapshots, its cost, the AWS identity."""
+"""The feeds of a cluster: its session and snapshots, its cost; and the AWS identity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
@@ -41,15 +41,8 @@ _REFUSED = re.compile(r'^Not allowed: .{0,400}cannot (?:list|watch) resource "([
 _HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
-def whole_context(typed: str, names: Iterable[str]) -> str:
-    """Return the context that is shown under a short name; a name of none, or of several, as it is."""
-    names = list(names)
-    found = [name for name in names if parse_context_name(name).cluster == typed] if typed not in names else []
-    return found[0] if len(found) == 1 else typed
-
-
 class ClusterFeed:
-    """The feed of one cluster at a time, selected by its target.
+    """The feed of one cluster.
 
     `run` is endless work for the supervisor. Used on the loop only; heavy libraries are imported in a thread, after
     the first frame.
@@ -62,7 +55,11 @@ class ClusterFeed:
         completed: Called, and waited for, when the snapshot is complete for the first time, or a kept one is there.
         region: AWS region for EKS tokens, if the kubeconfig names none.
         keeps_snapshots: Show the last snapshot of the cluster until it has been read, and keep the newest one.
+        is_first: It is followed from the start: there is no cluster before it whose memory is to be freed.
     """
+
+    _closing: ClassVar[int] = 0
+    """Sessions of all feeds that are being closed."""
 
     def __init__(
         self,
@@ -74,6 +71,7 @@ class ClusterFeed:
         completed: Callable[[], Awaitable[None]] | None = None,
         region: str = "",
         keeps_snapshots: bool = False,
+        is_first: bool = True,
     ) -> None:
         self.target = target
         self.identity: ClusterIdentity | None = None
@@ -90,8 +88,9 @@ class ClusterFeed:
         self._connected = asyncio.Event()
         self._collects: asyncio.TimerHandle | None = None
         """The begin of garbage collection, if the first cluster is not read by then."""
-        self._sessions = 0
-        """The session that is followed, and those that are being closed."""
+        self._is_first = is_first
+        self.server = ""
+        """The address of the API server; empty before it is connected for the first time."""
 
     @property
     def is_connected(self) -> bool:
@@ -169,15 +168,13 @@ class ClusterFeed:
         Raises:
             ConsoleError: The kubeconfig cannot be used, or the server does not answer.
         """
-        self._sessions += 1
         try:
             await self._follow(live)
         finally:
-            self._sessions -= 1
             self._settled.set()
 
     async def _follow(self, live: Callable[[], None]) -> None:
-        is_first = self._state is None
+        is_first = self._is_first and self._state is None
         await self.show_kept()
         kept_snapshot = self._kept_snapshot
         await _import_in_thread()
@@ -186,7 +183,7 @@ class ClusterFeed:
         from actions.cluster.state.cluster_state import ClusterState
 
         session = await self._connect()
-        self._session = session
+        self._session, self.server = session, session.server
         self._connected.set()
         state: ClusterState | None = None
         try:
@@ -197,9 +194,13 @@ class ClusterFeed:
             self._connected.clear()
             self._session = None
             self.identity = None
-            if kept_snapshot is not None and state is not None:  # from here on another cluster may be followed already
-                await kept_snapshot.write(state, session, may_ask=False)
-            await session.aclose()
+            ClusterFeed._closing += 1
+            try:
+                if kept_snapshot is not None and state is not None:  # another session may be there already
+                    await kept_snapshot.write(state, session, may_ask=False)
+                await session.aclose()
+            finally:
+                ClusterFeed._closing -= 1
 
     async def _connect(self) -> KubeSession:
         from actions.cluster.auth.session import KubeSession
@@ -234,7 +235,7 @@ class ClusterFeed:
 
     async def show_kept(self) -> None:
         """Show what was kept of the target, if that is to be kept and has not been loaded yet."""
-        if not self._keeps_snapshots or (self._kept_snapshot is not None and self._kept_snapshot.target == self.target):
+        if not self._keeps_snapshots or self._kept_snapshot is not None:
             return
         self._kept_snapshot = KeptSnapshotFeed(self.target, self._clock, self._changed)
         await self._kept_snapshot.load()
@@ -294,7 +295,7 @@ class ClusterFeed:
             kept_snapshot.shown = None
         if not is_first:
             await asyncio.sleep(_REPAINTED_SECONDS)
-            while self._sessions > 1:  # what one that is still being closed refers to would be frozen for good
+            while ClusterFeed._closing:  # what one that is still being closed refers to would be frozen for good
                 await self._clock.sleep(_REPAINTED_SECONDS)
             collect_frozen()
         if self._collects is not None:

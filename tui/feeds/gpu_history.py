@@ -35,13 +35,15 @@ class GpuHistoryFeed:
     known.
 
     Args:
-        cluster: The cluster.
+        cluster: Returns the cluster on screen.
         clock: Time.
         changed: Called after every answer.
         address: The Service, `NAMESPACE/NAME:PORT`; empty to look for one.
     """
 
-    def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None], address: str = "") -> None:
+    def __init__(
+        self, cluster: Callable[[], ClusterFeed], clock: Clock, changed: Callable[[], None], address: str = ""
+    ) -> None:
         self.gpus: Sequence[KeptGpu] = ()
         self.source = ""
         self.reason = ""
@@ -68,12 +70,13 @@ class GpuHistoryFeed:
             live: Called after every answer.
         """
         while True:
-            pods = choose() if self._cluster.is_connected else None
+            cluster = self._cluster()
+            pods = choose() if cluster.is_connected else None
             if pods is None:
                 await self._clock.sleep(1.0)
                 continue
             try:
-                await self._ask(self._cluster.session, pods)
+                await self._ask(cluster.session, pods)
                 self.reason = ""
             except ConsoleError as error:
                 self.gpus, self.source, self.reason = (), "", one_line(error.message, limit=_REASON_CHARACTERS)

@@ -59,12 +59,12 @@ class ObjectsFeed:
     """The rows of one kind at a time. `run` is work for the supervisor. Used on the loop only.
 
     Args:
-        cluster: The cluster on screen.
+        cluster: Returns the cluster on screen.
         clock: Time.
         changed: Called for new rows, and when the health of the source changes.
     """
 
-    def __init__(self, cluster: ClusterFeed, *, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, cluster: Callable[[], ClusterFeed], *, clock: Clock, changed: Callable[[], None]) -> None:
         self.scope: ObjectsScope | None = None
         """`None` before a kind is chosen."""
         self.rows: Mapping[str, ObjectRow] = {}
@@ -109,8 +109,9 @@ class ObjectsFeed:
         """
         from actions.cluster.objects.catalogue import load_catalogue
 
-        await self._cluster.wait_connected()
-        session = self._cluster.session
+        cluster = self._cluster()
+        await cluster.wait_connected()
+        session = cluster.session
         async with self._loading:
             if self._catalogue is None or self._catalogue[0] is not session:
                 self._catalogue = (session, await load_catalogue(session))
@@ -161,8 +162,9 @@ class ObjectsFeed:
         scope = self.scope
         if scope is None:
             return
-        await self._cluster.wait_connected()
-        session = self._cluster.session
+        cluster = self._cluster()
+        await cluster.wait_connected()
+        session = cluster.session
         live()
         follow = self._watch if "watch" in scope.kind.verbs else self._list_again
         self._running = running = asyncio.create_task(follow(session, scope), name="objects")

@@ -12,10 +12,10 @@ import msgspec
 from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.cluster import prometheus
 from actions.fleet.facts import PodFacts
-from tui.feeds.cluster import ClusterFeed
 from tui.feeds.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from actions.cluster.auth.session import KubeSession
     from actions.cluster.remote.port_forward import PortForward
 
 OPEN_SECONDS = 10.0
@@ -81,13 +81,11 @@ class Forwards:
     """The open port forwards on 127.0.0.1. Used on the loop only.
 
     Args:
-        cluster: The cluster of the pods.
         supervisor: Runs the listeners.
         tell: Called with the reason of a refused or broken connection; not twice in a row with the same one.
     """
 
-    def __init__(self, cluster: ClusterFeed, supervisor: Supervisor, tell: Callable[[str], None]) -> None:
-        self._cluster = cluster
+    def __init__(self, supervisor: Supervisor, tell: Callable[[str], None]) -> None:
         self._supervisor = supervisor
         self._tell = tell
         self._told = ""
@@ -99,10 +97,20 @@ class Forwards:
         """The open ports, by name."""
         return dict(self._open)
 
-    async def open(self, name: str, namespace: str, find: Callable[[], PodFacts | None], port: int, local: int) -> str:
+    async def open(
+        self,
+        session: KubeSession,
+        name: str,
+        namespace: str,
+        find: Callable[[], PodFacts | None],
+        *,
+        port: int,
+        local: int,
+    ) -> str:
         """Open a port. HTTP requires the console's own token, and connections of other users are refused.
 
         Args:
+            session: The session with the pod's cluster.
             name: Name of the forward; an open one of that name is closed.
             namespace: Namespace of the pod.
             find: Returns the pod; called for every connection.
@@ -117,7 +125,6 @@ class Forwards:
         """
         from actions.cluster.remote.port_forward import open_forward
 
-        session = self._cluster.session
         opened: asyncio.Future[PortForward] = asyncio.get_running_loop().create_future()
 
         async def found() -> str:

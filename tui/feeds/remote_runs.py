@@ -57,7 +57,7 @@ class RemoteRunFeed:
     heartbeat costs one small event. Those of the operator's store are read every few seconds.
 
     Args:
-        cluster: The cluster on screen.
+        cluster: Returns the cluster on screen.
         clock: Time.
         changed: Called when something that is shown has changed; not for a heartbeat alone.
         request_in: Asks for a paint in this many seconds, when a run will have been silent for too long.
@@ -65,7 +65,7 @@ class RemoteRunFeed:
 
     def __init__(
         self,
-        cluster: ClusterFeed,
+        cluster: Callable[[], ClusterFeed],
         *,
         clock: Clock,
         changed: Callable[[], None],
@@ -107,12 +107,13 @@ class RemoteRunFeed:
         from actions.run.store.listing import PAGE_SIZE, paths_of
         from actions.run.store.remote import remote_in
 
-        await self._cluster.wait_connected()
+        cluster = self._cluster()
+        await cluster.wait_connected()
         live()
         self.note = ""
-        for path in paths_of(self._cluster.namespace):
+        for path in paths_of(cluster.namespace):
             reflector: Reflector[RemoteRun] = Reflector(
-                self._cluster.session,
+                cluster.session,
                 path,
                 decode=remote_in,
                 identify=lambda run: run.uid,

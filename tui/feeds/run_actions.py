@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from actions.base.backoff import Backoff
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
@@ -35,6 +37,7 @@ _WAYS = ("AWS:", "Cluster:")
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
     from actions.blueprint.parameters import Binding
+    from actions.cluster.auth.kubeconfig import ClusterTarget
     from actions.run.limits.options import LimitTexts
 
 
@@ -59,6 +62,7 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
         say: Callable[[str], None],
         auto_approve: bool = False,
         limits: Limits | None = None,
@@ -70,6 +74,7 @@ class RunActions:
         Args:
             blueprint: The blueprint.
             binding: The values of its parameters.
+            target: The cluster, if it is there.
             say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
             auto_approve: Apply every plan without asking.
             limits: Those of the run.
@@ -86,13 +91,14 @@ class RunActions:
         from actions.run.launch import require_preconditions
 
         place = self._settings.store if store is None else store
-        await self._require_passed(blueprint, binding, limits, place, waived)
+        await self._require_passed(blueprint, binding, target, limits=limits, store=place, waived=waived)
         await self._fetch_supplies(blueprint, binding, say=say)
         await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
         account = await account_at_launch(blueprint, binding)
-        launch = planned(blueprint, binding, self._settings.target)
+        launch = planned(blueprint, binding, target)
         create = partial(
             self._create,
+            target=target,
             auto_approve=auto_approve,
             account=account,
             limits=limits,
@@ -105,7 +111,14 @@ class RunActions:
         return folder
 
     async def _require_passed(
-        self, blueprint: Blueprint, binding: Binding, limits: Limits | None, store: str, waived: Sequence[str]
+        self,
+        blueprint: Blueprint,
+        binding: Binding,
+        target: ClusterTarget,
+        *,
+        limits: Limits | None,
+        store: str,
+        waived: Sequence[str],
     ) -> None:
         """Make the doctor's checks, as a form does, which may have been open for an hour, or was not there at all."""
         if not self._settings.checks_launches:
@@ -117,7 +130,7 @@ class RunActions:
         pool = SessionPool()
         try:
             survey = LaunchSurvey(
-                self._settings.target,
+                target,
                 blueprint,
                 binding,
                 clock=self._clock,
@@ -267,6 +280,8 @@ class RunActions:
                 say(text)
 
         target = self._settings.target
+        if self._settings.contexts:  # none of them is chosen for this run
+            target = replace(target, context="")
         done = await take_over_from(
             source_for(run_id, source, self._settings.store),
             run_id,
@@ -388,6 +403,7 @@ class RunActions:
         blueprint: Blueprint,
         binding: Binding,
         *,
+        target: ClusterTarget,
         auto_approve: bool,
         account: RunAccount | None,
         limits: Limits | None,
@@ -399,7 +415,7 @@ class RunActions:
         folder = create_run(
             blueprint,
             binding,
-            target=self._settings.target,
+            target=target,
             environment=self._settings.run_environment,
             clock=self._clock,
             auto_approve=auto_approve,

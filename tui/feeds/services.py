@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from actions.base.clock import Clock, as_of_words
+from actions.base.clock import Clock
 from actions.base.errors import MissingError, UnreachableError
 from actions.base.executors import in_thread
-from actions.fleet.cost import CostModel, FleetCost
-from actions.fleet.facts import UNCOUNTED
 from tui.feeds.alarms import AlarmFeed
 from tui.feeds.blueprints import BlueprintFeed
-from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts, leaves_out_claims
+from tui.feeds.cluster import ClusterFeed, CredentialsFeed
+from tui.feeds.followed import FollowedCluster, FollowedClusters
 from tui.feeds.home import HomeFeed, PaidFeed
 from tui.feeds.objects import ObjectsFeed
 from tui.feeds.output import CurveFeed
@@ -39,15 +38,11 @@ if TYPE_CHECKING:
     from tui.feeds.objects import ObjectsScope
 
 
-CLUSTER = "cluster"
-IDENTITY = "identity"
 CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
 TAKEN = "runs taken over"
-KEPT = ("nodes", "pods")
-"""The resources of a kept snapshot."""
 OBJECTS = "objects"
 KINDS = "kinds"
 REMOTE = "runs of other machines"
@@ -77,33 +72,19 @@ class ConsoleServices:
         self.ticker = ticker
         self.supervisor = Supervisor(clock, ticker.request_paint)
         self.runs = RunFeed(clock, self._has_news, open_run=settings.open_run)
-        self.cluster = ClusterFeed(
-            settings.target,
-            readonly=settings.readonly,
-            clock=clock,
-            changed=ticker.request_paint,
-            completed=lambda: _count_fleet(self),
-            region=settings.region,
-            keeps_snapshots=settings.keeps_snapshots,
-        )
+        self.followed = FollowedClusters(settings, clock, ticker, self.supervisor, self._connected)
+        self.followed.completed = partial(_count_fleet, self)
+        self.clusters = self.followed.all
         self.credentials = CredentialsFeed(region=settings.region, clock=clock, changed=self._has_news)
-        self.fleet = FleetCosts(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
         self.remote = self.runs.others = RemoteRunFeed(
-            self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
+            lambda: self.cluster, clock=clock, changed=self._others_changed, request_in=ticker.request_paint_in
         )
         self.alarms = AlarmFeed(settings.alarms, self.runs, clock, is_quiet=settings.is_silent)
         self.curves = CurveFeed(ticker.request_paint)
-        self.paid = PaidFeed(
-            self.runs,
-            self.cluster,
-            self.fleet,
-            self.fleet_cost,
-            clock,
-            is_simulated=settings.demo is not None,
-        )
-        self.home = HomeFeed(clock, ticker.request_paint, ticker.request_paint_in)
-        self.objects = ObjectsFeed(self.cluster, clock=clock, changed=ticker.request_paint)
+        self.paid = PaidFeed(self.runs, self.clusters, is_simulated=settings.demo is not None)
+        self.home = HomeFeed(clock, ticker.request_paint)
+        self.objects = ObjectsFeed(lambda: self.cluster, clock=clock, changed=ticker.request_paint)
         self.runs.pods = partial(_pod_troubles, self)
         self._followed: RemoteOnScreen | None = None
         self.namespace = ""
@@ -115,6 +96,11 @@ class ConsoleServices:
         self.drains: dict[str, int] = {}
         """The nodes that are being drained by this console, with the number of pods that are left."""
         self._catalogue_read = asyncio.Event()
+
+    @property
+    def cluster(self) -> ClusterFeed:
+        """The session and snapshots of the cluster on screen."""
+        return self.followed.on_screen.feed
 
     async def require_target(self) -> None:
         """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
@@ -140,8 +126,9 @@ class ConsoleServices:
         await in_thread("kubeconfig", look)
 
     def start(self) -> None:
-        """Start to follow the cluster and the runs."""
-        self.connect()
+        """Start to follow the clusters and the runs."""
+        for cluster in self.clusters:
+            self.followed.connect(cluster)
         self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(self._runs_listed))
         if self.settings.has_operator:  # a script has its own expectations, and no one to alarm
@@ -153,15 +140,26 @@ class ConsoleServices:
                 live = partial(self.supervisor.mark_live, STORE_RUNS)
                 self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))
 
-    def connect(self) -> None:
-        """Connect to the feed's target, leaving the cluster that was on screen."""
-        self.supervisor.drop(IDENTITY)
-        self.supervisor.drop(CREDENTIALS)
+    def show(self, target: ClusterTarget) -> None:
+        """Put a cluster on screen, which is followed from now on; the one that is there is connected to anew.
+
+        The one that was on screen is followed on if the settings name it.
+        """
         self.supervisor.drop(OBJECTS)
         self.supervisor.drop(REMOTE)
         self.remote.forget()
         self.objects.forget_kinds()
-        self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
+        self.unwatch()
+        self.narrow("")
+        if self.followed.show(target).connection.state is FeedState.LIVE:
+            self._follow_on_screen()
+
+    def _follow_on_screen(self) -> None:
+        """Follow what is shown of the cluster on screen alone."""
+        # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
+        self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
+        if self.objects.scope is not None:
+            self.show_objects(self.objects.scope)
 
     async def watch(self, job: JobRef) -> None:
         """Show a job of the cluster in the panes instead of the run.
@@ -209,18 +207,8 @@ class ConsoleServices:
         self.ticker.request_paint()
 
     def health(self, resource: str) -> FeedHealth:
-        """Return the health of the source of one of the cluster's resources."""
-        health = self.cluster.health(resource) or self.supervisor.health(CLUSTER)
-        is_kept = resource in KEPT and health.state is not FeedState.LIVE
-        if resource == "nodes" and health.state is FeedState.LIVE and leaves_out_claims(self.cluster.snapshot()):
-            uncounted = UNCOUNTED[0].lower() + UNCOUNTED[1:]
-            return replace(health, detail=f"{health.detail}; {uncounted}" if health.detail else uncounted)
-        return replace(health, as_of=self.as_of_words()) if is_kept else health
-
-    def as_of_words(self) -> str:
-        """Return the time of the kept snapshot while it is shown, or a part of it: `as of 14:02 UTC`; else empty."""
-        as_of = self.cluster.as_of
-        return as_of_words(as_of, now=self.clock.now().timestamp()) if as_of else ""
+        """Return the health of the source of one resource of the cluster on screen."""
+        return self.followed.on_screen.health(resource)
 
     def label_of(self, health: FeedHealth) -> str:
         """Return the health of a source in words; if they contain an age, schedule a paint for when it changes."""
@@ -229,12 +217,6 @@ class ConsoleServices:
         if changes_in is not None:
             self.ticker.request_paint_in(changes_in)
         return health.label(now)
-
-    def fleet_cost(self) -> FleetCost | None:
-        """Return the cost of all nodes; `None` before the first complete snapshot, which may be a kept one."""
-        snapshot = self.cluster.snapshot()
-        is_known = snapshot is not None and (snapshot.is_complete or snapshot.as_of)
-        return self.fleet.total(snapshot) if snapshot is not None and is_known else None
 
     async def aclose(self) -> None:
         """End all feeds, and wait for those that end soon: a server that does not answer must not block the end."""
@@ -247,6 +229,7 @@ class ConsoleServices:
         self.blueprints.close()
         self.curves.close()
         self.home.close()
+        self.followed.close()
 
     def _has_news(self) -> None:
         """Paint, and find new alarms, after a change of runs or credentials."""
@@ -259,17 +242,17 @@ class ConsoleServices:
         self._others_changed()  # they may have come first
 
     async def _read_catalogue(self) -> None:
-        await self._give_way()
+        await self._give_way(self.cluster)
         try:
             await self.blueprints.run()
         finally:
             self._catalogue_read.set()
 
-    async def _give_way(self) -> None:
+    async def _give_way(self, cluster: ClusterFeed) -> None:
         """Wait until what the operator has come for is on screen, so that less urgent work leaves it the processor."""
         try:
             async with asyncio.timeout(_HEAD_START_SECONDS):
-                await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
+                await cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
                 if self.supervisor.health(REMOTE).state in (FeedState.STARTING, FeedState.LIVE):
                     await self.remote.listed.wait()
                 if self._followed is not None:
@@ -277,13 +260,11 @@ class ConsoleServices:
         except TimeoutError:
             pass
 
-    def _connected(self) -> None:
-        self.supervisor.mark_live(CLUSTER)
-        self.supervisor.keep(IDENTITY, self._load_identity)
-        # before the nodes: on an empty machine it names the run that the operator waits for, in one small answer
-        self.supervisor.keep(REMOTE, lambda: self.remote.run(lambda: self.supervisor.mark_live(REMOTE)))
-        if self.objects.scope is not None:
-            self.show_objects(self.objects.scope)
+    def _connected(self, cluster: FollowedCluster) -> None:
+        self.supervisor.mark_live(cluster.work)
+        self.supervisor.keep(cluster.identity_work, lambda: self._load_identity(cluster))
+        if cluster is self.followed.on_screen:
+            self._follow_on_screen()
 
     def _others_changed(self) -> None:
         """Show what has changed; with no run here, the run of another machine that was named, or is the user's own.
@@ -317,25 +298,28 @@ class ConsoleServices:
             self.supervisor.keep(REMOTE_PODS, followed.follow_pods)
             self.supervisor.keep(REMOTE_STORE, followed.follow_store)
 
-    async def _load_identity(self) -> None:
-        """Fetch the cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""
-        await self._give_way()
-        await self.cluster.identify()
-        identity = self.cluster.identity
+    async def _load_identity(self, cluster: FollowedCluster) -> None:
+        """Fetch a cluster's identity; on EKS, or with a profile, start to fetch the AWS identity."""
+        await self._give_way(cluster.feed)
+        await cluster.feed.identify()
+        identity = cluster.feed.identity
         await self._catalogue_read.wait()  # importing the AWS library beside it, both held the loop up
-        if self.settings.profile or (identity and identity.account):
+        is_wanted = self.settings.profile or (identity and identity.account)
+        if is_wanted and self.supervisor.health(CREDENTIALS).state is FeedState.ENDED:
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )
 
 
 def _pod_troubles(services: ConsoleServices, run_id: str) -> Mapping[str, str]:
-    """Return the verdict on the pods of a run, by stage, from what the cluster shows everyone; empty if unknown."""
-    snapshot = services.cluster.snapshot()
-    if snapshot is None or not snapshot.is_complete:
-        return {}
-    services.home.trouble.follow(snapshot)
-    return services.home.trouble.of_run(run_id, snapshot, services.clock.now().timestamp())
+    """Return the verdict on the pods of a run, by stage, from what a cluster shows everyone; empty if unknown."""
+    found: dict[str, str] = {}
+    for cluster in services.clusters:
+        snapshot, trouble = cluster.feed.snapshot(), cluster.problems.trouble
+        if snapshot is not None and snapshot.is_complete:
+            trouble.follow(snapshot)
+            found |= trouble.of_run(run_id, snapshot, services.clock.now().timestamp())
+    return found
 
 
 def troubles_elsewhere(services: ConsoleServices) -> dict[str, str]:
@@ -344,15 +328,14 @@ def troubles_elsewhere(services: ConsoleServices) -> dict[str, str]:
     return {run: next(iter(stages.values())) for run, stages in found.items() if stages}
 
 
-async def _count_fleet(services: ConsoleServices) -> None:
-    """Count the whole fleet, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
-    snapshot = services.cluster.snapshot()
-    if snapshot is not None:
+async def _count_fleet(services: ConsoleServices, cluster: FollowedCluster) -> None:
+    """Count a whole cluster, then paint: in steps, as a pass over all its pods takes the loop ten milliseconds."""
+    if cluster.feed.snapshot() is not None:
         await asyncio.sleep(0)  # a snapshot of 50,000 pods has taken its time, too
-        services.fleet.total(snapshot)
+        cluster.cost()
         await asyncio.sleep(0)
         if services.settings.has_operator:
-            services.home.follow(snapshot)
+            cluster.follow(services.home.failing)
             await asyncio.sleep(0)
     services.ticker.paint_now()
 

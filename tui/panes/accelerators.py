@@ -156,17 +156,17 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def __init__(self, services: ConsoleServices) -> None:
         super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
         self._summary = Lines(classes="totals")
-        self._feed = AcceleratorFeed(services.cluster, services.clock, services.ticker.request_paint)
+        self._feed = AcceleratorFeed(lambda: services.cluster.session, services.clock, services.ticker.request_paint)
         self._history = GpuHistoryFeed(
-            services.cluster, services.clock, services.ticker.request_paint, services.settings.prometheus
+            lambda: services.cluster, services.clock, services.ticker.request_paint, services.settings.prometheus
         )
         self._is_all = False
         """The accelerators of the whole cluster are wanted."""
         self._chosen: list[PodFacts] = []
         """The pods that were asked last."""
         self._shown: tuple[object, ...] = ()
-        self._scope: tuple[str, str, bool] | None = None
-        """The watched job and the run for which samples are taken, or all; `None` before the first look."""
+        self._scope: tuple[str, str, str, bool] | None = None
+        """The watched job and run that are sampled, the cluster, whether all of it is; `None` before the first look."""
         self._is_one_job = False
         """The chosen pods are those of one job or run."""
         self._looked: tuple[object, float, bool] = (None, float("-inf"), False)
@@ -219,7 +219,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         self.show_health(self._health())
         past = self._feed.past
         readings = self._readings()
-        cost = self.services.fleet_cost()
+        cost = self.services.followed.on_screen.cost()
         uncounted = f" {UNCOUNTED}." if leaves_out_claims(self.services.cluster.snapshot()) else ""
         if not readings and cost is not None:
             requested, watched = cost.accelerators - cost.idle_accelerators, self.services.watched
@@ -328,7 +328,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def _follow_scope(self) -> None:
         """Drop the samples of another run or job at once, and sample again."""
         run, watched = self.services.runs.view, self.services.watched
-        scope = watched.title if watched is not None else "", run.id if run is not None else "", self._is_all
+        where = self.services.followed.on_screen.key
+        scope = watched.title if watched is not None else "", run.id if run is not None else "", where, self._is_all
         if scope == self._scope:
             return
         is_first, self._scope = self._scope is None, scope

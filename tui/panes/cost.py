@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
+from tui.feeds.followed import each_once
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
+from tui.panes.clusters import health_of_all
 from tui.present import cost
 from tui.present.cost import CostRow
 from tui.settings.keys import KeyContext
@@ -52,13 +54,19 @@ class CostPane(TablePane[CostRow]):
 
     def refresh_data(self) -> None:
         """Recompute the sums."""
-        self.show_health(self.services.health("nodes"))
-        snapshot, paid = self.services.cluster.snapshot(), self.services.paid.now()
+        services, paid = self.services, self.services.paid.now()
+        self.show_health(health_of_all(services, "nodes"))
         if paid is self._shown:
             return
-        self._totals.show(cost.total_lines(paid, snapshot.nodes.values() if snapshot else ()))
-        if snapshot is None:
+        snapshots = [(one, snapshot) for one in each_once(services.clusters) if (snapshot := one.feed.snapshot())]
+        nodes = [
+            (node, costs[name])
+            for one, snapshot in snapshots
+            for costs in (one.costs.costs(snapshot),)
+            for name, node in snapshot.nodes.items()
+        ]
+        self._totals.show(cost.total_lines(paid, (node for node, _ in nodes)))
+        if not snapshots:
             return
         self._shown = paid
-        costs, names = self.services.fleet.costs(snapshot), {**self.services.remote.names, **self.services.runs.names}
-        self.show_rows(cost.cost_rows(snapshot.nodes.values(), costs, paid.things, names))
+        self.show_rows(cost.cost_rows(nodes, paid.things, {**services.remote.names, **services.runs.names}))

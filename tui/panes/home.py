@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
 from actions.fleet.facts import EventFacts
 from tui.feeds.cluster import leaves_out_claims
+from tui.feeds.followed import each_once
 from tui.feeds.runs import is_list_complete
-from tui.feeds.services import CLUSTER, RUNS, ConsoleServices, troubles_elsewhere
+from tui.feeds.services import RUNS, ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedState
 from tui.panes.base import Pane, bindings_of
-from tui.present.cells import Span, Tone
+from tui.panes.clusters import cluster_facts, health_of_all, state_span
+from tui.present.home.clusters import totals_in
 from tui.present.home.home_board import HomeFacts, home_board
 from tui.present.home.latest import LatestEvents
 from tui.present.subject import Subject
@@ -22,6 +25,10 @@ from tui.settings.keys import KeyContext, key_name
 from tui.widgets.sections import SectionList
 from tui.widgets.split import Split
 
+if TYPE_CHECKING:
+    from actions.cluster.diagnose.overview import Problem
+
+_URGENCY = ("error", "warning", "info")
 _NAMED_KEYS = ("open runs", "open blueprints", "open nodes", "open events", "command-line", "palette", "help")
 
 
@@ -46,7 +53,7 @@ class HomePane(Pane):
 
     def refresh_data(self) -> None:
         """Show the newest facts, and ask for what is not computed yet."""
-        self.show_health(self.services.health("nodes"))
+        self.show_health(health_of_all(self.services, "nodes"))
         self._request_facts()
         if self.size.width and self.size.height:
             self._sections.show(home_board(self._facts(), self.size.width, self.size.height))
@@ -100,17 +107,18 @@ class HomePane(Pane):
         services, home = self.services, self.services.home
         if services.cluster.awaits_kept:
             return  # beside the first frame, a thread that reads the kubeconfig held it up
-        if services.supervisor.health(CLUSTER).state is FeedState.STARTING and services.cluster.snapshot() is None:
+        if services.followed.on_screen.connection.state is FeedState.STARTING and services.cluster.snapshot() is None:
             return  # the cluster comes first
-        home.follow(services.cluster.snapshot())
+        for cluster in services.clusters:
+            cluster.follow(home.failing)
         home.read_contexts(services.settings.target, services.cluster.target)
         home.plan(services.blueprints.found, services.settings.preferred_preset)
         home.note_failing(services.runs.summaries)
 
     def _facts(self) -> HomeFacts:
         services, home, now = self.services, self.services.home, self.services.clock.now().timestamp()
-        snapshot = services.cluster.snapshot()
-        is_read = snapshot is not None and bool(snapshot.is_complete or snapshot.as_of)
+        clusters, on_screen = cluster_facts(services), services.followed.on_screen
+        shown, trouble = on_screen.shown(), on_screen.problems.trouble
         catalogue, elsewhere = services.blueprints, services.runs.listed_elsewhere()
         is_catalogue_read = bool(catalogue.found or catalogue.broken) or catalogue.is_read
         return HomeFacts(
@@ -118,11 +126,12 @@ class HomePane(Pane):
             context=services.cluster.context_name,
             contexts=home.contexts,
             contexts_error=home.contexts_error,
-            cluster_state=self._cluster_state(),
-            totals=home.trouble.totals if is_read else None,
-            leaves_out_claims=leaves_out_claims(snapshot),
+            clusters=clusters,
+            cluster_state=state_span(services, services.health("nodes")),
+            totals=totals_in(clusters) if clusters else trouble.totals if shown is not None else None,
+            leaves_out_claims=any(leaves_out_claims(one.shown()) for one in services.clusters),
             paid=services.paid.now(),
-            unscheduled=home.trouble.unscheduled,
+            unscheduled=sum(one.unscheduled for one in clusters) if clusters else trouble.unscheduled,
             runs=services.runs.summaries if services.runs.unread or is_list_complete(services.runs) else None,
             unread=len(services.runs.unread),
             runs_error=services.supervisor.health(RUNS).detail,
@@ -131,7 +140,7 @@ class HomePane(Pane):
             silent=frozenset(run.id for run in elsewhere if services.remote.is_silent(run)),
             names={**services.remote.names, **services.runs.names},
             unused={run.id: unused_text(run.unused, now) for run in services.runs.summaries if run.unused},
-            problems=home.problems,
+            problems=self._problems(),
             blueprints=catalogue.found if is_catalogue_read else None,
             broken=len(catalogue.broken),
             latest=self._latest_events(),
@@ -140,22 +149,16 @@ class HomePane(Pane):
             is_readonly=services.settings.readonly,
         )
 
+    def _problems(self) -> tuple[Problem, ...] | None:
+        """Return the problems of all clusters, the most urgent first; `None` before any has been looked through."""
+        clusters = self.services.clusters
+        if len(clusters) == 1:
+            return clusters[0].problems.found
+        searched = [one for one in each_once(clusters) if one.problems.found is not None]
+        found = [replace(problem, cluster=one.key) for one in searched for problem in one.problems.found or ()]
+        return tuple(sorted(found, key=lambda problem: _URGENCY.index(problem.severity.value))) if searched else None
+
     def _latest_events(self) -> tuple[EventFacts, ...]:
         snapshot = self.services.cluster.snapshot()
         self._latest = self._latest.of(snapshot.events if snapshot is not None else ())
         return self._latest.events
-
-    def _cluster_state(self) -> Span:
-        """Return the state of the cluster on screen in a few words; bad if it does not answer, or refuses."""
-        health = self.services.health("nodes")
-        match health.state:
-            case FeedState.LIVE:
-                return Span("live", Tone.GOOD)
-            case FeedState.STARTING:
-                return Span(health.as_of, Tone.WARN) if health.as_of else Span("connecting", Tone.MUTED)
-            case FeedState.WAITING | FeedState.REFUSED:
-                return Span(self.services.label_of(health), Tone.BAD)
-            case FeedState.ENDED:
-                if health.as_of and not health.detail:  # the feed has not started yet
-                    return Span(health.as_of, Tone.WARN)
-                return Span(health.detail or "not connected", Tone.MUTED)

@@ -48,22 +48,20 @@ class CostRow(msgspec.Struct, frozen=True):
 
 
 def cost_rows(
-    nodes: Iterable[NodeFacts],
-    costs: Mapping[str, NodeCost],
+    nodes: Iterable[tuple[NodeFacts, NodeCost]],
     things: Iterable[PaidThing] = (),
     names: Mapping[str, str] | None = None,
 ) -> list[CostRow]:
     """Return one row for each group of nodes that are bought alike, and one for all else that runs pay for.
 
     Args:
-        nodes: All nodes, each once.
-        costs: The cost of every node, by name.
+        nodes: All nodes, each once, with their costs.
         things: All that is paid for beside them.
         names: Short names of runs.
     """
     groups: defaultdict[tuple[str, str, str, str], list[NodeCost]] = defaultdict(list)
-    for node in nodes:
-        groups[node.instance_type, node.capacity_type, node.region, node.pool].append(costs[node.name])
+    for node, cost in nodes:
+        groups[node.instance_type, node.capacity_type, node.region, node.pool].append(cost)
     rows = []
     for group, members in groups.items():
         total, price = total_of(members), members[0].price

@@ -19,12 +19,38 @@ _COUNT_TEXT = len("16/16")
 _DOMAINS = (".compute.internal", ".ec2.internal")
 
 
+class NodeCluster(msgspec.Struct, frozen=True):
+    """The cluster of a row, where several are followed.
+
+    Args:
+        context: Its context.
+        name: As it is shown.
+        is_live: Its rows are of now; else as last seen.
+    """
+
+    context: str
+    name: str
+    is_live: bool
+
+
 class NodeRow(msgspec.Struct, frozen=True):
     """A row of the node table."""
 
     node: NodeFacts
     usage: NodeUsage
     cost: NodeCost
+    cluster: NodeCluster | None = None
+    """`None` where one cluster alone is followed."""
+
+    @property
+    def context(self) -> str:
+        """The context of its cluster; empty where one alone is followed."""
+        return self.cluster.context if self.cluster is not None else ""
+
+    @property
+    def key(self) -> str:
+        """The key of the row."""
+        return f"{self.node.name} {self.cluster.context}" if self.cluster is not None else self.node.name
 
     @property
     def accelerators(self) -> int:
@@ -37,6 +63,7 @@ def node_rows(
     usage: Mapping[str, NodeUsage],
     costs: Mapping[str, NodeCost],
     known: Mapping[str, NodeRow],
+    cluster: NodeCluster | None = None,
 ) -> dict[str, NodeRow]:
     """Return rows by node name; a row whose facts are the same objects as before is the same object.
 
@@ -45,14 +72,16 @@ def node_rows(
         usage: Requests of a node's pods, by its name.
         costs: The cost of every node, by name.
         known: The result of the previous call.
+        cluster: Theirs, where several are followed.
     """
     rows: dict[str, NodeRow] = {}
     for node in nodes:
         use = usage.get(node.name, UNUSED)
         cost = costs[node.name]
         row = known.get(node.name)
-        if row is None or row.node is not node or row.usage is not use or row.cost is not cost:
-            row = NodeRow(node, use, cost)
+        is_same = row is not None and row.node is node and row.usage is use and row.cost is cost
+        if row is None or not is_same or row.cluster is not cluster:
+            row = NodeRow(node, use, cost, cluster)
         rows[node.name] = row
     return rows
 
@@ -60,7 +89,15 @@ def node_rows(
 def search_text(row: NodeRow) -> str:
     """Return the text that a filter on nodes matches."""
     node = row.node
-    return " ".join((node.name, node.instance_type, node.zone, node.capacity_type, node.pool, state_of(node)))
+    cluster = row.cluster.name if row.cluster is not None else ""
+    return " ".join((cluster, node.name, node.instance_type, node.zone, node.capacity_type, node.pool, state_of(node)))
+
+
+def cluster_cell(row: NodeRow) -> CellValue:
+    """The cluster; with `?` if it does not answer, so that the row is of the past."""
+    if row.cluster is None or row.cluster.is_live:
+        return row.cluster.name if row.cluster is not None else ""
+    return Span(f"? {row.cluster.name}", Tone.WARN)
 
 
 def name_cell(row: NodeRow) -> str:

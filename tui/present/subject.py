@@ -8,16 +8,17 @@ from actions.cluster.kinds import KubeKind, find_kind, find_word
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """An object of the cluster, a stage, a blueprint or a run.
+    """An object of a cluster, a stage, a blueprint, a run or a whole cluster.
 
     Args:
         kind: Full name of a Kubernetes kind with a row, else its kind; `Stage` for a stage of the run on screen,
-            `Blueprint` and `Run` for those.
+            `Blueprint`, `Run` and `Cluster` for those.
         name: Its name or id.
         namespace: Empty for what has none.
         container: Of a pod, the selected container, if there is one.
         api_version: As in manifests, where the kind has no row: of an object that was selected in a table of its kind.
         uid: Of the object that was selected; empty if it was named.
+        cluster: The context of its cluster, where objects of several are on screen; else empty.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class Subject(msgspec.Struct, frozen=True):
     container: str = ""
     api_version: str = ""
     uid: str = ""
+    cluster: str = ""
 
     @property
     def row(self) -> KubeKind | None:

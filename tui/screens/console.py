@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from actions.base.errors import ParameterError
-from actions.cluster.auth.kubeconfig import parse_context_name
+from actions.cluster.auth.kubeconfig import short_contexts
 from actions.command.arguments import FilterArguments
 from actions.command.parse import complete
 from actions.command.verbs import (
@@ -342,11 +342,7 @@ class ConsoleScreen(LiveScreen[None]):
 
 
 def _context_names(services: ConsoleServices) -> list[str]:
-    """Return the contexts as Home shows them: by the cluster's name where only one has it."""
-    names = [name for name, _ in services.home.contexts or ()]
-    short = [parse_context_name(name).cluster for name in names]
-    shown = [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
-    return ["run", *shown]
+    return ["run", *short_contexts(name for name, _ in services.home.contexts or ())]
 
 
 def _run_names(services: ConsoleServices) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -131,7 +132,8 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         self._usual_notes: tuple[str, ...] = ()
         self._refusal = ""
         self._planning: Worker[None] | None = None
-        self._checks = LaunchChecks(services.settings, services.clock, self._show_plan)
+        settings = replace(services.settings, target=services.cluster.target)
+        self._checks = LaunchChecks(settings, services.clock, self._show_plan)
         self._checking: Worker[None] | None = None
         self._tables = (PriceBook.usual(), InstanceTable.load())
         self._thread = NamedExecutor("plan")

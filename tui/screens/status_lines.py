@@ -14,7 +14,7 @@ from actions.run.resume import has_work_left
 from actions.run.state.view import ENDED, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
 from tui.feeds.runs import RunFeed
-from tui.feeds.services import CLUSTER, ConsoleServices, troubles_elsewhere
+from tui.feeds.services import ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Link, Span, Tone, fit, text_of, width_of
 from tui.present.header import HeaderFacts
@@ -93,18 +93,18 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
     expires_at = services.credentials.expires_at
     health = services.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
-    place = services.cluster.place
+    place, is_alone = services.cluster.place, len(services.clusters) == 1  # of several, one may be of another account
     return HeaderFacts(
-        account=place.account or services.credentials.account,
+        account=place.account or (services.credentials.account if is_alone else ""),
         cluster=place.cluster,
-        region=place.region or settings.region,
+        region=place.region or (settings.region if is_alone else ""),
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
         is_readonly=settings.readonly,
         paid=services.paid.now(),
         leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),
-        as_of=services.as_of_words(),
+        as_of=services.followed.on_screen.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
         alarm=_alarm(services.runs),
         unused=_unused(services, now),
@@ -145,7 +145,7 @@ def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
 
 
 def _connection(services: ConsoleServices) -> str:
-    state = services.supervisor.health(CLUSTER).state
+    state = services.followed.on_screen.connection.state
     return "connecting" if state is FeedState.STARTING else ""
 
 

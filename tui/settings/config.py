@@ -92,6 +92,13 @@ SETTINGS: tuple[Setting, ...] = (
         is_of_cluster=True,
     ),
     Setting("context", SettingForm.TEXT, "The context of the kubeconfig to open", "--context", is_of_cluster=True),
+    Setting(
+        "contexts",
+        SettingForm.WORDS,
+        "Contexts whose clusters are followed at once; all of the kubeconfig: all",
+        "--contexts",
+        is_of_cluster=True,
+    ),
     Setting("namespace", SettingForm.TEXT, "The namespace to start in", "--namespace", is_of_cluster=True),
     Setting(
         "profile", SettingForm.TEXT, "The AWS profile", "--profile", variables=("AWS_PROFILE",), is_of_cluster=True

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConfigError
 from actions.command.arguments import PaneName
@@ -106,6 +107,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         target: The cluster to open.
+        contexts: Contexts whose clusters are followed at once; `target` is of one of them. Empty: one at a time.
         readonly: Refuse every command that would change the cluster or a run.
         blueprint_folders: Folders of blueprint folders; empty for the usual places.
         run_environment: Environment variables for launched runs, e.g. `AWS_ENDPOINT_URL`.
@@ -133,6 +135,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     target: ClusterTarget
+    contexts: tuple[str, ...] = ()
     readonly: bool = False
     blueprint_folders: tuple[Path, ...] = ()
     run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -157,6 +160,12 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     layout_folder: Path | None = None
     record: Path | None = None
     write_file: WriteFile = write_file
+
+    @property
+    def targets(self) -> tuple[ClusterTarget, ...]:
+        """The clusters to follow from the start, that of `target` first."""
+        others = (name for name in self.contexts if name != self.target.context)
+        return (self.target, *(replace(self.target, context=name, namespace="") for name in others))
 
     @property
     def first_pane(self) -> PaneName:

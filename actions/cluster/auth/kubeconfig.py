@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,20 @@ def parse_context_name(context: str) -> ContextParts:
     if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
         return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
     return ContextParts(context)
+
+
+def whole_context(typed: str, names: Iterable[str]) -> str:
+    """Return the context that is shown under a short name; a name of none, or of several, as it is."""
+    names = list(names)
+    found = [name for name in names if parse_context_name(name).cluster == typed] if typed not in names else []
+    return found[0] if len(found) == 1 else typed
+
+
+def short_contexts(names: Iterable[str]) -> list[str]:
+    """Return the names under which contexts are shown: that of the cluster where only one has it."""
+    names = list(names)
+    short = [parse_context_name(name).cluster for name in names]
+    return [one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)]
 
 
 def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> ChosenContext:

@@ -56,6 +56,7 @@ class Problem(msgspec.Struct, frozen=True):
         code: Of the finding; empty for a pod for which no rule has a cause.
         text: A sentence, without the object.
         next_step: What to do about it, in a sentence; empty if no rule has one.
+        cluster: The context of its cluster, where several are looked at; else empty.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Problem(msgspec.Struct, frozen=True):
     code: str
     text: str
     next_step: str = ""
+    cluster: str = ""
 
     @property
     def title(self) -> str:

@@ -119,6 +119,8 @@ class JobJournal:
         self._renewed_at = 0.0
         self._writing = asyncio.Lock()
         self._told = ""
+        self._is_owned = True
+        """Its job was there when the Lease was read or written last."""
         self._is_alone = False
         """The Lease may not be written: this guard sends without one."""
 
@@ -139,7 +141,7 @@ class JobJournal:
             async with self._writing:
                 if not self._version and not await self._take(now):
                     return False
-                await self._put()
+                await self._put_anew()
         except ConflictError:
             self._version = ""
             return False
@@ -173,17 +175,20 @@ class JobJournal:
             raise ConflictError("Another guard of this job has taken its Lease.")
 
     async def give_back(self) -> None:
-        """Let the next guard begin at once."""
-        if self._version:
+        """Let the next guard begin at once; of a job that is gone, remove the Lease."""
+        if self._version and self._is_owned:
             self._holder = ""
             await self._put()
+        elif self._version:
+            await self._session.request("DELETE", self._path)
 
     async def _take(self, now: float) -> bool:
         """Read the Lease; return whether it is free."""
         try:
             found = await self._session.get(self._path)
         except MissingError:
-            return True
+            self._is_owned = self._is_owned and not self._seen[0]
+            return not self._seen[0] or now - self._seen[1] >= LEASE_SECONDS
         metadata, spec = found.get("metadata") or {}, found.get("spec") or {}
         version, holder = str(metadata.get("resourceVersion") or ""), str(spec.get("holderIdentity") or "")
         if holder == self._holder:  # the answer to its last write was lost
@@ -191,14 +196,24 @@ class JobJournal:
             return True
         if version != self._seen[0]:
             self._seen = version, now
+            alarms = _alarms_in(metadata.get("annotations"))
+            last = max((one.seq for one in alarms), default=self._view.last_seq)
+            self._view = replace(self._view, alarms=alarms, last_seq=last)
         if holder and now - self._seen[1] < LEASE_SECONDS:
             self._say(f"{one_line(holder.partition('/')[0])} guards this job already: this guard sends when that ends.")
             return False
-        alarms = _alarms_in(metadata.get("annotations"))
-        last = max((one.seq for one in alarms), default=self._view.last_seq)
-        self._view = replace(self._view, alarms=alarms, last_seq=last)
         self._version = version
         return True
+
+    async def _put_anew(self) -> None:
+        """Write the Lease; if it has gone with its job, a new one, so that the end of the job is sent once, too."""
+        try:
+            await self._put()
+        except MissingError:
+            if not self._version:
+                raise
+            self._version, self._is_owned = "", False
+            await self._put()
 
     async def _put(self) -> None:
         """Create the Lease, or replace the version that is known.
@@ -217,7 +232,9 @@ class JobJournal:
             annotations={ALARMS: msgspec.json.encode(self._view.alarms).decode()},
             owner_references=[
                 V1OwnerReference(api_version=resource.api_version, kind=resource.kind, name=job.name, uid=job.uid)
-            ],
+            ]
+            if self._is_owned
+            else None,
             resource_version=self._version or None,
         )
         spec = V1LeaseSpec(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ import msgspec
 from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.wording import counted
-from actions.blueprint.launch_plan import counted_templates
 from actions.blueprint.stages import HelmStage, ManifestsStage
 from actions.cluster.http.errors import ApiAccessError, ApiConflictError
 from actions.cluster.objects.apply import exists_already
@@ -22,13 +20,12 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
+from actions.run.doctor.room import groups_of
 from actions.run.doctor.sources import is_there
 from actions.run.doctor.train_jobs import as_applied
 
 NAMESPACE_CHECK, DRY_RUN_CHECK = "namespace", "dry run"
 _AT_ONCE = 8
-_LONGEST = 60
-"""Of 63 characters, without the number."""
 _OF_RBAC = ' is forbidden: User "'
 _NOT_FOR_DRY_RUNS = "does not support dry run"
 _PLACEHOLDER = "‹"
@@ -151,7 +148,8 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     for place, one in enumerate(applied):
         with suppress(MissingError, AccessError):  # of a runtime: the object's own answer tells
             applied[place] = await as_applied(connection, one, launch.namespace)
-    pods = [pod for one in applied for pod in pods_to_try(one, launch.namespace)]
+    makers = [one for one in applied if one["kind"] != "Pod"]  # a job's own dry run makes no pods
+    pods = [{"apiVersion": "v1", **group.pod} for group in groups_of(makers, launch.namespace, with_daemons=True)]
     asked = await asyncio.gather(*map(ask, [*found.objects, *pods]))
     answers = [one for one in asked if one is not None]
     refused = [one for one in answers if one.refusal]
@@ -164,18 +162,6 @@ async def check_dry_run(connection: ClusterConnection, launch: PlannedLaunch) ->
     later = sum(one.later for one in answers)
     rest = f" {counted(later, 'object')} cannot be tried before an earlier stage of the launch." if later else ""
     return passed(f"The cluster takes {counted(len(answers) - later, 'object')}, the pods included.{rest}")
-
-
-def pods_to_try(manifest: dict[str, Any], namespace: str) -> Iterator[dict[str, Any]]:
-    """Yield a pod of each template: Pod Security and quotas count pods, and a job's own dry run makes none."""
-    if manifest["kind"] in ("Pod", "CustomResourceDefinition"):
-        return
-    for number, (count, _, template) in enumerate(counted_templates(manifest)):
-        if count:
-            metadata = dict(template.get("metadata") or {})
-            home = manifest["metadata"].get("namespace") or namespace
-            metadata |= {"name": f"{str(manifest['metadata']['name'])[:_LONGEST]}-{number}", "namespace": home}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
 
 
 async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: LaunchObjects) -> _Answer | None:

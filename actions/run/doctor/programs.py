@@ -21,7 +21,7 @@ from actions.terraform.backend import require_locks
 from actions.terraform.modules import module_calls
 from actions.terraform.program import (
     WANTED,
-    fetch_version_text,
+    fetch_version,
     find_program,
     missing_sentence,
     parse_version,
@@ -67,7 +67,7 @@ async def check_terraform(store: str = "") -> Observation:
     if program is None:
         return failed(missing_sentence())
     try:
-        version = await fetch_version_text(program)
+        version = await fetch_version(program)
     except ConsoleError as error:
         return unknown(f"{program} does not report its version: {error.message}")
     return terraform_observation(version, program, store=store)

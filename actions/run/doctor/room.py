@@ -178,11 +178,11 @@ def _by_name(documents: Sequence[Document] | None) -> dict[str, Document]:
     return {str(one["metadata"]["name"]): one for one in documents or ()}
 
 
-def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str) -> list[PodSet]:
+def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str, *, with_daemons: bool = False) -> list[PodSet]:
     """Return the pods that objects ask for, each template's together; daemons run wherever they can."""
     groups = []
     for manifest in objects:
-        if manifest["kind"] in ("DaemonSet", "CustomResourceDefinition"):
+        if manifest["kind"] == "CustomResourceDefinition" or (manifest["kind"] == "DaemonSet" and not with_daemons):
             continue
         metadata = manifest["metadata"]
         queue = str((metadata.get("labels") or {}).get(_QUEUE) or "")
@@ -190,7 +190,8 @@ def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str) -> list[PodS
             name = f"{metadata['name']}-{number}" if number else str(metadata["name"])
             home = metadata.get("namespace") or namespace
             spec = template.get("spec") or {}
-            pod = {"kind": "Pod", "metadata": {"name": name, "namespace": home}, "spec": spec}
+            own = {**(template.get("metadata") or {}), "name": name, "namespace": home}
+            pod = {"kind": "Pod", "metadata": own, "spec": spec}
             if count and spec.get("containers"):
                 groups.append(PodSet(name, pod, count, least, queue))
     return groups

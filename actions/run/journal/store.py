@@ -316,7 +316,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; a runner gives the reserved space back."""
-        if self._fence and wait_for_lock(self._descriptor, 0.0):
+        if self._fence and self._file.end and wait_for_lock(self._descriptor, 0.0):
             with suppress(OSError, JournalError):
                 self._file.take(self._descriptor)
                 os.ftruncate(self._descriptor, self._file.end)

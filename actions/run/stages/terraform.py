@@ -312,7 +312,9 @@ class TerraformHandler:
                     self._say(f"{error.message} Unlocked, as {reason}.")
                     continue
                 if self._context.clock.monotonic() >= end:
-                    raise StateLockedError(error.lock, program=error.program, folder=self._place.work) from error
+                    raise StateLockedError(
+                        error.lock, program=terraform.program_name, folder=self._place.work
+                    ) from error
                 self._context.journal.note(f"{error.message} Waiting.")
             await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 

@@ -21,7 +21,7 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import RefusedError
 from actions.base.files import read_file
 from actions.base.process import boot_id
-from actions.run.state.records import Created, Operator
+from actions.run.state.records import Operator
 from actions.run.state.view import RunView
 from actions.run.store.elsewhere import deed_of
 from actions.run.store.objects import (
@@ -75,21 +75,6 @@ def boot() -> str:
     with suppress(OSError):
         parts.append(os.readlink(_NAMESPACE))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def about_launch(created: Created, created_at: float) -> RunAbout:
-    """Return a run in a few words, by the first record of its journal and the time of that."""
-    return RunAbout(
-        created.run_id,
-        created.title,
-        created.blueprint_id,
-        created.cluster.name,
-        created.cluster.region,
-        created.account.id if created.account else "",
-        created_at,
-        created.store,
-        created.is_cost_simulated,
-    )
 
 
 def about_run(view: RunView) -> RunAbout:

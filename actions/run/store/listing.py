@@ -17,8 +17,9 @@ from actions.cluster.http.errors import ApiAccessError
 from actions.cluster.objects.client import list_pages
 from actions.run.context.operator import present_operator
 from actions.run.context.store_address import run_key
-from actions.run.state.records import Created
-from actions.run.store.lease import about_launch, take_lease
+from actions.run.state.fold import fold
+from actions.run.state.records import OPERATOR, Created, JournalRecord
+from actions.run.store.lease import about_run, take_lease
 from actions.run.store.lease_object import EVERYWHERE, NAMESPACE, SELECTOR, leases_path
 from actions.run.store.objects import LEASE, RunStore, TakenError
 from actions.run.store.remote import MOST_RUNS, RemoteRun, newest_runs, remote_of
@@ -36,7 +37,8 @@ async def announce_run(store: RunStore, created: Created, *, clock: Clock | None
         ConsoleError: As `RunStore`: no bucket, no access, no answer.
     """
     run_id, owner = created.run_id, created.owner or present_operator()
-    about = about_launch(created, (clock or SystemClock()).now().timestamp())
+    at = (clock or SystemClock()).now().timestamp()
+    about = about_run(fold([JournalRecord(1, at, OPERATOR, "", 0, created)]))
     try:
         await take_lease(store, run_id, owner, after=None, about=about, seconds=0.0)
     except TakenError as error:

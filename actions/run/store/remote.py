@@ -177,18 +177,19 @@ def sign_text(run: RemoteRun, *, is_silent: bool) -> str:
     return f"silent since {time_of_day(run.seen_at)[:5]}" if is_silent else ""
 
 
-def paid_elsewhere(run: RemoteRun, cluster: tuple[str, str]) -> PaidThing | None:
+def paid_elsewhere(run: RemoteRun, clusters: Iterable[tuple[str, str]]) -> PaidThing | None:
     """Return what a run of another machine pays for by the hour, as one thing; `None` if that is nothing.
 
     Args:
         run: The run.
-        cluster: Name and region of the one whose nodes are seen: those of the run are not in it.
+        clusters: Names and regions of those whose nodes are seen: those of the run are not in it.
     """
     usd = run.usd_per_hour
     if usd is None:
         return None
     is_kept = run.state is RunState.TORN_DOWN
-    if usd and not is_kept and is_same_cluster((run.about.cluster, run.about.region), cluster):
+    place = (run.about.cluster, run.about.region)
+    if usd and not is_kept and any(is_same_cluster(place, cluster) for cluster in clusters):
         nodes = _dollars(run.status.nodes_usd_per_hour)
         usd = usd - nodes if nodes is not None else None
     return (

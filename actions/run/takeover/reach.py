@@ -35,7 +35,7 @@ from actions.run.launch import kept_environment, present_cluster
 from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.state.records import ClusterName, ContextChosen
 from actions.run.takeover.arrival import ArrivalRecords
-from actions.terraform.program import PROGRAM_VARIABLE
+from actions.terraform.program import PROGRAM_VARIABLE, elsewhere
 
 _OF_THE_RUN = frozenset({"AWS_REGION", "AWS_DEFAULT_REGION", ENDPOINT_VARIABLE, S3_ENDPOINT_VARIABLE})
 _ANSWER_SECONDS = 20.0
@@ -88,8 +88,10 @@ def bring_environment(folder: Path, environment: Mapping[str, str]) -> str:
     path = environment_path(folder)
     brought = load_environment(folder) if path.exists() else {}
     kept = {name: value for name, value in brought.items() if name in _OF_THE_RUN}
-    program = {name: value for name, value in brought.items() if name == PROGRAM_VARIABLE}
-    write_private(path, msgspec.json.encode(kept | kept_environment(environment) | program))
+    own = kept_environment(environment)
+    program = elsewhere(brought.get(PROGRAM_VARIABLE, ""), own.get(PROGRAM_VARIABLE, ""))
+    named = {PROGRAM_VARIABLE: program} if program else {}
+    write_private(path, msgspec.json.encode(kept | own | named))
     return _credentials(environment, brought.get(_PROFILE, ""))
 
 

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
 from actions.blueprint import consistency
 from actions.blueprint.checks import NodesCheck, PodsCheck, QuotaCheck
@@ -14,9 +15,11 @@ from actions.blueprint.parameters import bind, read_value
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import declarations_of
-from actions.blueprint.stages import CheckStage, JobStage, TerraformStage
+from actions.blueprint.stages import CheckStage, TerraformStage
 from actions.blueprint.targets import argument_text
 from actions.fleet.prices import PriceBook
+from actions.run.launch import first_record
+from actions.run.state.records import ClusterName
 from tests.unit.blueprint.shipped import shipped
 
 BLUEPRINTS = sorted(path.parent.name for path in shipped_blueprints().glob("*/blueprint.yaml"))
@@ -110,20 +113,22 @@ def test_logs_are_in_the_plan_where_they_cost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)
-def test_what_a_cluster_that_is_there_has_to_offer_is_asked_before_the_first_job(name: str) -> None:
-    """Devices, interfaces, huge pages: the same checks, with the same amounts, as after the stage that makes nodes."""
-    asked: set[tuple[str, str, object, object]] = set()
-    has_job, late = False, []
-    for stage in shipped(name).stages:
-        has_job = has_job or isinstance(stage, JobStage)
-        for check in stage.checks if isinstance(stage, CheckStage) else ():
-            if isinstance(check, NodesCheck) and check.resource:
-                about = (check.resource, check.selector, check.at_least, check.amount)
-                if not has_job:
-                    asked.add(about)
-                elif about not in asked:
-                    late.append(check.title)
-    assert late == []
+def test_what_a_cluster_that_is_there_has_to_offer_is_asked_first(name: str) -> None:
+    """Devices, interfaces, huge pages: nothing is built, installed or computed before them."""
+    blueprint, cluster = shipped(name), ClusterName("any", "us-west-2", "", "", "default")
+    binding = bind(blueprint, {}, existing_cluster=True)
+    record = first_record(blueprint, binding, run_id="any", cluster=cluster, clock=SystemClock())
+    carried_out = [blueprint.stage(one.id) for one in record.stages if not one.is_skipped]
+    asked = [
+        stage.id
+        for stage in carried_out
+        if isinstance(stage, CheckStage) and any(isinstance(one, NodesCheck) and one.resource for one in stage.checks)
+    ]
+    before = [stage.kind for stage in carried_out[: carried_out.index(blueprint.stage(asked[0]))]] if asked else []
+    assert set(before) <= {"kubeconfig", "terraform"}
+    assert before.count("terraform") <= 1, "a registry"
+    own = first_record(blueprint, bind(blueprint, {}), run_id="any", cluster=cluster, clock=SystemClock())
+    assert [one.needs for one in own.stages] == [blueprint.stage(one.id).needs for one in own.stages]
 
 
 @pytest.mark.parametrize("name", BLUEPRINTS)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConfigError, ConsoleError
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from tui.cli.arguments import VERSION, parse_arguments
 from tui.cli.main import main
 from tui.cli.streams import speaks_unicode
+from tui.cli.target import followed_contexts
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,52 @@ def test_all_wrong_parameters_are_named_at_once(capsys: pytest.CaptureFixture[st
 def test_a_title_of_the_form_names_its_parameter(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "bionemo-esm1nv", "results=/fsx/b"]) == 2
     assert "Did you mean experiment_dir?" in capsys.readouterr().err
+
+
+_KUBECONFIG = """
+current-context: west
+contexts:
+- {name: west, context: {cluster: one, user: u}}
+- {name: arn:aws:eks:us-east-1:444455556666:cluster/east, context: {cluster: two, user: u}}
+- {name: west-as-viewer, context: {cluster: one, user: v}}
+clusters: [{name: one, cluster: {server: 'https://127.0.0.1:1'}}, {name: two, cluster: {server: 'https://127.0.0.1:2'}}]
+users: [{name: u, user: {token: t}}, {name: v, user: {token: v}}]
+"""
+_EAST = "arn:aws:eks:us-east-1:444455556666:cluster/east"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "wanted", "followed"),
+    [
+        ("", [], ()),
+        ("", ["east", "west"], ("west", _EAST)),
+        ("", ["east"], (_EAST,)),
+        ("west-as-viewer", ["east"], ("west-as-viewer", _EAST)),
+        ("", ["all"], ("west", _EAST)),
+        ("west-as-viewer", ["all"], ("west-as-viewer", _EAST)),
+    ],
+)
+def test_contexts_are_followed_by_name_or_one_of_each_cluster_the_chosen_one_first(
+    chosen: str, wanted: list[str], followed: tuple[str, ...], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(_KUBECONFIG)
+    assert followed_contexts(ClusterTarget(kubeconfig, chosen), wanted) == followed
+
+
+def test_a_context_that_is_none_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(_KUBECONFIG)
+    with pytest.raises(ConfigError, match="no context 'north'") as refused:
+        followed_contexts(ClusterTarget(kubeconfig), ["west", "north"])
+    assert "west-as-viewer" in refused.value.hint
+
+
+def test_several_contexts_are_for_the_console_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse_arguments(["--contexts", "a, b"]).contexts == ["a", "b"]
+    with pytest.raises(SystemExit):
+        parse_arguments(["--contexts", "a,b", "nodes"])
+    assert "nodes asks one: give --context" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

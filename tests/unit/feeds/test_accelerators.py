@@ -39,7 +39,7 @@ def a_feed() -> AcceleratorFeed:
     """A feed of a cluster that nobody is connected to."""
     clock = StillClock()
     cluster = ClusterFeed(ClusterTarget(kubeconfig=Path("none")), readonly=True, clock=clock, changed=lambda: None)
-    return AcceleratorFeed(cluster, clock, lambda: None)
+    return AcceleratorFeed(lambda: cluster.session, clock, lambda: None)
 
 
 async def read(folder: Path, *, age_seconds: float) -> WorkerReading:
@@ -190,7 +190,7 @@ async def test_the_feed_knows_since_when_a_requested_device_stands_still(tmp_pat
     writer.close()
     clock = Rounds()
     cluster = ClusterFeed(ClusterTarget(kubeconfig=Path("none")), readonly=True, clock=clock, changed=lambda: None)
-    feed = AcceleratorFeed(cluster, clock, lambda: None)
+    feed = AcceleratorFeed(lambda: cluster.session, clock, lambda: None)
     pods = [a_pod("worker-0", gpu=1), a_pod("worker-1", gpu=1)]
     with pytest.raises(asyncio.CancelledError):
         await feed.run(lambda: pods, lambda: None, sampled=lambda: Sampled(tmp_path, "train"))

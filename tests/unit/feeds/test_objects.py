@@ -60,7 +60,7 @@ async def following(
 ) -> AsyncIterator[ObjectsFeed]:
     async with session_to(tables, folder) as session:
         cluster = cast("ClusterFeed", Connected(session))
-        feed = ObjectsFeed(cluster, clock=clock or HandClock(), changed=lambda: None)
+        feed = ObjectsFeed(lambda: cluster, clock=clock or HandClock(), changed=lambda: None)
         feed.show(scope)
         running = asyncio.create_task(feed.run(lambda: None))
         try:

@@ -106,7 +106,7 @@ async def following(records: Records, folder: Path, clock: HandClock | None = No
         changes: list[int] = []
         paints: list[float] = []
         feed = RemoteRunFeed(
-            cast("ClusterFeed", Connected(session)),
+            lambda: cast("ClusterFeed", Connected(session)),
             clock=clock or HandClock(),
             changed=lambda: changes.append(1),
             request_in=paints.append,
@@ -167,7 +167,9 @@ async def test_a_heartbeat_alone_paints_nothing_and_its_absence_is_seen(tmp_path
 
 
 def a_feed(*runs: RemoteRun) -> RemoteRunFeed:
-    feed = RemoteRunFeed(cast("ClusterFeed", None), clock=HandClock(), changed=lambda: None, request_in=lambda _: None)
+    feed = RemoteRunFeed(
+        lambda: cast("ClusterFeed", None), clock=HandClock(), changed=lambda: None, request_in=lambda _: None
+    )
     feed.take_all(runs)
     return feed
 
@@ -262,7 +264,7 @@ async def test_records_are_read_before_the_cluster_is_and_whichever_list_comes_f
     monkeypatch.setattr(services.remote, "run", run)
     monkeypatch.setattr(services.remote, "own_at_work", lambda: own.id)
     services.runs.is_listed = False
-    services._connected()  # nothing of this cluster is known yet
+    services._connected(services.followed.on_screen)  # nothing of this cluster is known yet
     async with asyncio.timeout(60):
         await began.wait()
     assert services.runs.view is None

@@ -47,7 +47,7 @@ async def test_why_there_is_nothing_is_said_in_full_where_the_rows_would_be() ->
             return FeedHealth(FeedState.WAITING, sentence)
 
     services = console_services()
-    services.cluster = Unreachable(
+    services.followed.on_screen.feed = Unreachable(
         services.settings.target, readonly=False, clock=services.clock, changed=services.ticker.request_paint
     )
     app = PaneApp(PodsPane(services))

@@ -97,9 +97,10 @@ async def test_nodes_without_efa_end_it_before_the_data_preparation(
     monkeypatch.setattr("actions.run.stages.check.PATIENCE_SECONDS", 2.0)
     async with a_foreign_cluster(tmp_path, "g5.12xlarge"):
         view = await carry_out(a_launch(tmp_path))
-        preflight = stage(view, "preflight")
-        assert preflight.state is StageState.FAILED
+        fabric = stage(view, "fabric")
+        assert fabric.state is StageState.FAILED
         assert {"GPUs", "EFA interfaces", "huge pages"} <= {
-            one.subject for one in preflight.findings if one.result is CheckResult.FAILED
+            one.subject for one in fabric.findings if one.result is CheckResult.FAILED
         }
+        assert [one.id for one in view.stages if one.state is StageState.SUCCEEDED] == ["kubeconfig"]
         assert stage(view, "data").state is StageState.PENDING

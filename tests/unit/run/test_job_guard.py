@@ -64,9 +64,14 @@ class Cluster:
             raise MissingError("There is no Lease.")
         return json.loads(json.dumps(self.lease))  # type: ignore[no-any-return]
 
-    async def request(self, method: str, path: str, *, body: bytes) -> bytes:
+    async def request(self, method: str, path: str, *, body: bytes = b"") -> bytes:
         if self.refusal is not None:
             raise self.refusal
+        if method == "DELETE":
+            self.lease = {}
+            return b""
+        if method == "PUT" and not self.lease:
+            raise MissingError("There is no Lease.")
         lease = json.loads(body)
         known = self.lease.get("metadata", {}).get("resourceVersion")
         if (method == "POST") == bool(self.lease) or lease["metadata"].get("resourceVersion") != known:
@@ -139,6 +144,33 @@ def test_a_guard_that_is_started_again_sends_nothing_twice_and_bad_notes_count_f
         other = Guard(cluster, clock)
         assert await other.look(CRASH)
         assert other.told == [CRASH.text]
+
+    run_virtually(body())
+
+
+GONE = Alarm(AlarmName(AlarmKind.FAILED, "gone"), f"{TITLE} is gone.")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_lease_goes_with_its_job_and_its_end_is_still_sent_once(is_killed: bool) -> None:
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        first, second = Guard(cluster, clock), Guard(cluster, clock)
+        await first.look(CRASH)
+        assert not await second.look(CRASH)
+        cluster.lease = {}
+        if not is_killed:
+            await clock.sleep(RENEW_SECONDS)
+            assert await first.look(GONE)
+            assert "ownerReferences" not in cluster.lease["metadata"]
+            assert not await second.look(GONE)
+            await first.journal.give_back()
+            assert cluster.lease == {}
+        for _ in range(int(LEASE_SECONDS) + 1):
+            await second.look(GONE)
+            await clock.sleep(1)
+        told = [text for guard in (first, second) for text in guard.told if "already" not in text]
+        assert told == [CRASH.text, GONE.text]
 
     run_virtually(body())
 

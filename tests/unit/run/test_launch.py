@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from actions.base import files
 from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError, ConflictError, RefusedError
 from actions.base.files import shipped_blueprints, take_lock
@@ -299,7 +300,7 @@ def test_a_launch_looks_for_other_runs_when_the_one_before_it_has_made_its_own(
             second.start()
             assert is_waiting.wait(60)
 
-    monkeypatch.setattr(launch, "take_lock", tried)
+    monkeypatch.setattr(files, "take_lock", tried)
     second = threading.Thread(target=lambda: launched_after(tmp_path, look))
     launched_after(tmp_path, look)
     second.join()

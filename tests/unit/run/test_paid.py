@@ -202,8 +202,8 @@ def test_a_bucket_that_was_made_is_a_question_mark_and_no_zero() -> None:
 
 def test_the_price_of_an_hour_has_parts_that_add_up_to_it() -> None:
     of_run = paid_by(view(*step(1, "network")))
-    alone = paid_of([], seen(a_node("core", "m5.xlarge", gpu=0)))
-    both = paid_of([of_run, paid_by(view(*KEPT))], seen(a_node("core", "m5.xlarge", gpu=0), cluster="another"))
+    alone = paid_of([], [seen(a_node("core", "m5.xlarge", gpu=0))])
+    both = paid_of([of_run, paid_by(view(*KEPT))], [seen(a_node("core", "m5.xlarge", gpu=0), cluster="another")])
     assert alone.parts == ()
     assert [part.rpartition(" ")[0] for part in both.parts] == ["nodes", "other", "data kept"]
     assert sum(Decimal(part.rpartition("$")[2].removesuffix("/h")) for part in both.parts) == round(both.hourly.usd, 2)
@@ -215,14 +215,14 @@ def test_data_that_a_teardown_keeps_has_one_price_on_every_screen(tmp_path: Path
     folder = make_run(tmp_path, SystemClock())
     (known,) = list_runs(tmp_path / "runs")
     run = replace(known, id=kept.id, folder=folder, state=kept.state, paid=paid_by(kept))
-    paid = paid_of([paid_by(kept)], seen(a_node("core", "m5.xlarge", gpu=0), cluster="another"))
+    paid = paid_of([paid_by(kept)], [seen(a_node("core", "m5.xlarge", gpu=0), cluster="another")])
     assert state_words(kept.state, run.paid) == "torn down, data kept"
     header = text_of(header_line(HeaderFacts(cluster="c", paid=paid), 120))
     assert header.endswith(" $1.36/h "), "one price: its parts are in the cost pane"
     cost = [text_of(line) for line in total_lines(paid)]
     assert cost[0].split("   ")[0] == "$1.36/h"
     assert cost[0].endswith("   nodes $0.19/h, data kept $1.17/h")
-    rows = {row.what: row for row in cost_rows((), {}, paid.things)}
+    rows = {row.what: row for row in cost_rows((), paid.things)}
     assert (rows["NAT gateway"].hourly.text, rows["FSx for Lustre"].bought) == ("$0.05/h", "data kept")
     home = "\n".join(text_of(cells) for cells in _home(paid, (run,)))
     assert "1 torn-down run keeps data: $1.17/h" in home
@@ -262,20 +262,34 @@ def test_nodes_of_a_run_in_the_cluster_on_screen_are_counted_once() -> None:
     nodes = [replace(a_node(f"n{at}", "trn1.32xlarge", gpu=0), pool="trn", created_at=4 * HOUR) for at in range(3)]
     here, elsewhere = (seen(*nodes, cluster=name) for name in ("", "called-otherwise"))
     for place in (here, elsewhere):
-        paid = paid_of([paid_by(run)], place)
+        paid = paid_of([paid_by(run)], [place])
         assert paid.of_runs[run.id].nodes == 3, "three of four have come"
         assert usd(paid) == Decimal("1.17") + place.total.usd_per_hour
         of_run = paid.of(run.id)
         assert of_run is not None
         assert of_run.usd == usd(paid)
-    assert usd(paid_of([paid_by(run)], seen(cluster="another"))) == Decimal("87.17"), "of a cluster that is not seen"
+    assert usd(paid_of([paid_by(run)], [seen(cluster="another")])) == Decimal("87.17"), "of a cluster that is not seen"
+
+
+def test_nodes_of_several_clusters_are_in_one_sum_and_a_run_has_those_of_its_own() -> None:
+    run = view(*MADE, *step(3, "nodes"), (3.5, "nodes", Output({"node_group_name": "trn"})), prices=(*PRICES, TRAFFIC))
+    nodes = [replace(a_node(f"n{at}", "trn1.32xlarge", gpu=0), pool="trn", created_at=4 * HOUR) for at in range(3)]
+    here, there = seen(*nodes), seen(*nodes, a_node("n9"), cluster="another")
+    for places in ([here, there], [there, here]):
+        paid = paid_of([paid_by(run)], places)
+        assert paid.nodes is not None
+        assert paid.nodes.nodes == 7
+        assert paid.of_runs[run.id].nodes == 3, "a pool of another cluster has the same name"
+        assert usd(paid) == Decimal("1.17") + here.total.usd_per_hour + there.total.usd_per_hour
+    part = paid_of([paid_by(run)], [here], is_whole=False)
+    assert part.hourly.text.startswith("≥ "), "a cluster does not answer"
 
 
 def test_idle_nodes_that_karpenter_has_not_removed_yet_are_the_runs() -> None:
     done = (*MADE, (3, "train", Intent(Action.PERFORM)), claimed(3, "a"), claimed(3, "b"))
     over = view(*done, (4, "train", Outcome(Action.PERFORM, Result.DONE)))
     place = seen(a_node("n1"), a_node("n2"), a_node("other"), claimed={"uid-a": "n1", "uid-b": "n2"})
-    paid = paid_of([paid_by(over)], place)
+    paid = paid_of([paid_by(over)], [place])
     assert paid.of_runs[over.id].idle_text == "$11.34/h idle (8 of 8 accelerators)"
     rest = paid.nodes_of_nobody
     assert rest is not None
@@ -289,7 +303,7 @@ def test_core_nodes_of_a_runs_own_cluster_are_its_own_and_no_more_than_it_pays_f
     )
     run = view(*step(1, "network"), prices=(NAT, core))
     place = seen(*(a_node(f"n{at}", "m5.xlarge", gpu=0) for at in range(3)))
-    paid = paid_of([paid_by(run)], place)
+    paid = paid_of([paid_by(run)], [place])
     assert paid.of_runs[run.id].nodes == 2
     of_run = paid.of(run.id)
     assert of_run is not None
@@ -311,17 +325,17 @@ def test_simulated_money_is_in_no_sum_with_real_one() -> None:
 def test_a_run_of_another_machine_counts_without_its_nodes_where_these_are_seen() -> None:
     run = view(*MADE, *step(3, "nodes"))
     remote = published(run)
-    here = paid_elsewhere(remote, (run.cluster.name, run.cluster.region))
-    there = paid_elsewhere(remote, ("another", ""))
+    here = paid_elsewhere(remote, [(run.cluster.name, run.cluster.region)])
+    there = paid_elsewhere(remote, [("another", "")])
     assert here is not None
     assert there is not None
     assert (here.usd_per_hour, there.usd_per_hour) == (Decimal("1.17"), Decimal("87.17"))
     assert remote.lease is not None
     without = replace(remote.status, nodes_usd_per_hour="")
     older = replace(remote, lease=replace(remote.lease, document=replace(remote.lease.document, status=without)))
-    unknown = paid_elsewhere(older, (run.cluster.name, run.cluster.region))
+    unknown = paid_elsewhere(older, [(run.cluster.name, run.cluster.region)])
     assert unknown == PaidThing("run of grace@bastion", None, run.id), "what part of it its nodes are is not known"
-    left = paid_elsewhere(published(view(*KEPT)), (run.cluster.name, run.cluster.region))
+    left = paid_elsewhere(published(view(*KEPT)), [(run.cluster.name, run.cluster.region)])
     assert left is not None
     assert (left.usd_per_hour, left.is_kept) == (Decimal("1.17"), True)
 
@@ -354,7 +368,7 @@ def test_idle_accelerators_are_the_first_problem_with_their_run_and_its_key(tmp_
     nodes = [replace(a_node(f"n{at}", "trn1.32xlarge", gpu=0), pool="trn", created_at=4 * HOUR) for at in range(4)]
     run = summary(tmp_path, over)
     run = replace(run, state=RunState.SUCCEEDED)
-    text = "\n".join(text_of(cells) for cells in _home(paid_of([paid_by(over)], seen(*nodes)), (run,)))
+    text = "\n".join(text_of(cells) for cells in _home(paid_of([paid_by(over)], [seen(*nodes)]), (run,)))
     problems = text[text.index("Problems") :]
     assert "No problem" not in problems
     assert f"Run {run.id}  $86.00/h idle (64 of 64 accelerators)" in problems.splitlines()[1]

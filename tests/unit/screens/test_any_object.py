@@ -49,7 +49,6 @@ class Desk:
         if session is not None:
             self.services.cluster._session = session
             self.services.cluster._connected.set()
-            self.services.objects._cluster = self.services.cluster
             self.services.objects._catalogue = (session, KindCatalogue([QUEUE]))
         self.workspace = PaneWorkspace(self.services)
 

@@ -82,7 +82,6 @@ class Desk:
         services.settings = ConsoleSettings(target=services.settings.target, region="us-west-2", readonly=is_readonly)
         services.cluster._session = session
         services.cluster._connected.set()
-        services.objects._cluster = services.cluster
         services.objects._catalogue = (session, CATALOGUE)
         workspace = PaneWorkspace(services)
 

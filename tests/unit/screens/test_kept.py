@@ -173,19 +173,20 @@ async def test_going_to_another_cluster_and_back_shows_each_as_it_was_left(
         async with app.run_test(size=(120, 36)) as pilot:
             await settle(pilot)
             app.dispatcher.submit("open nodes")
-            feed = _services(app).cluster
-            first = feed.target
-            await wait_for(pilot, lambda: feed.identity is not None, "the first cluster is known")
+            services = _services(app)
+            first = services.cluster
+            await wait_for(pilot, lambda: first.identity is not None, "the first cluster is known")
             cluster.going.clear()
-            feed.target = ClusterTarget(kubeconfig=write_kubeconfig(tmp_path / "there", address))
-            _services(app).connect()
+            services.show(ClusterTarget(kubeconfig=write_kubeconfig(tmp_path / "there", address)))
+            second = services.cluster
             await wait_for(
                 pilot,
-                lambda: feed.identity is not None and feed.identity.uid.startswith(there.uid) and _is_complete(feed),
+                lambda: second.identity is not None and second.identity.uid.startswith(there.uid),
                 "the second cluster is known",
             )
-            feed.target = first
-            _services(app).connect()
+            await wait_for(pilot, lambda: _is_complete(second), "it is read")
+            services.show(first.target)
+            feed = services.cluster
             await wait_for(pilot, lambda: feed.as_of > 0, "the first cluster is shown as it was left")
             await wait_for(pilot, lambda: "as of " in screen_text(app), "and marked")
             cluster.going.set()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import MissingError
+from actions.cluster.auth.kubeconfig import whole_context
 from tests.support import fixed_runs
 from tests.support.fixed_cluster import picture
 from tests.support.fixed_console import Scene, a_fixed_console
-from tui.feeds.cluster import whole_context
 from tui.feeds.runs import whole_id
 from tui.present.text import as_keys
 from tui.settings.keymap import NO_CHANGES

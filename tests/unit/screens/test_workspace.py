@@ -365,7 +365,7 @@ async def test_tabs_footer_and_header_can_be_clicked() -> None:
         await settle(console.pilot)
         assert console.visible == ("events",), "no cost is known yet"
         await console.pilot.click(offset=(rows[0].index("no cluster"), 0))
-        await console.shows("Connect to one with :context NAME")
+        await console.shows("Show one with :context NAME")
         await console.press("escape")
         await console.hides("Connect to one")
         await console.shows("? help")

@@ -84,7 +84,9 @@ async def test_an_older_terraform_does_not_get_a_state_in_a_home(tmp_path: Path)
 
 
 async def test_versions() -> None:
-    assert await fetch_version(program()) == version_now(program()) >= (1, 5)
+    found = await fetch_version(program())
+    assert found == version_now(program())
+    assert parse_version(found) >= (1, 5)
     assert parse_version("1.12.0-beta1") == (1, 12)
 
 

@@ -12,6 +12,7 @@ from actions.terraform.asking import tool_failure
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.program import (
     PROGRAM_VARIABLE,
+    elsewhere,
     find_program,
     missing_sentence,
     product_of,
@@ -60,13 +61,35 @@ def test_the_setting_chooses_and_a_run_keeps_what_it_was_launched_with(
     monkeypatch.setenv(PROGRAM_VARIABLE, "tofu")
     assert find_program() == tofu
     assert find_program({PROGRAM_VARIABLE: "terraform"}) == terraform
-    assert find_program({PROGRAM_VARIABLE: "/opt/elsewhere/terraform"}) == terraform
+    assert find_program({PROGRAM_VARIABLE: str(tofu)}) == tofu
     assert program_variable() == {PROGRAM_VARIABLE: "tofu"}
     terraform.unlink()
     with pytest.raises(ConfigError, match="The run was launched with terraform, which is not on PATH"):
         require_program({PROGRAM_VARIABLE: "terraform"})
     tofu.unlink()
     assert missing_sentence() == "tofu, which terraform_program names, is not on PATH."
+
+
+def test_nothing_else_is_started_whoever_names_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(programs, "rm")
+    assert find_program({PROGRAM_VARIABLE: "rm"}) is None
+    monkeypatch.setenv(PROGRAM_VARIABLE, "rm")
+    assert missing_sentence() == "rm, which terraform_program names, is neither terraform nor tofu."
+
+
+@pytest.mark.parametrize(
+    ("brought", "own", "kept"),
+    [
+        ("tofu", "terraform", "tofu"),
+        ("/opt/tofu", "/usr/local/bin/tofu", "/usr/local/bin/tofu"),
+        ("/tmp/evil/terraform", "tofu", "terraform"),
+        ("terraform", "", "terraform"),
+        ("tofu", "", "tofu"),
+        ("", "tofu", "tofu"),
+    ],
+)
+def test_a_run_that_comes_from_another_machine_keeps_whose_program_it_is(brought: str, own: str, kept: str) -> None:
+    assert elsewhere(brought, own) == kept
 
 
 def test_a_link_tells_whose_program_it_is(programs: Path) -> None:

@@ -26,7 +26,7 @@ from actions.fleet.facts import PodFacts
 from actions.fleet.verdict import trouble_of, verdict_of
 from actions.run.alarms.alarm_companion import AlarmCompanion
 from actions.run.alarms.causes import Alarm, Samples, alarms_in
-from actions.run.alarms.job_guard import IdleRule, JobJournal
+from actions.run.alarms.job_guard import LEASE_SECONDS, IdleRule, JobJournal
 from actions.run.alarms.ways import load_ways
 from actions.run.limits.idle import IdleMeter, PodLoad, load_in
 from actions.run.limits.options import IDLE_TIME, minutes_of, percentage
@@ -152,8 +152,7 @@ class _Guard:
                 is_held = await self._looked(journal, alarms, at_once=self._is_reached())
                 if self._end is None and is_held and self._rule.parks and self._is_reached():
                     self._end = await self._parked(job)
-            while await self._looked(journal, alarms, at_once=True) and alarms.is_behind():
-                await self._clock.sleep(_LAST_SECONDS)
+            await self._send_the_last(journal, alarms)
             return self._end
         finally:
             watching.cancel()
@@ -162,6 +161,15 @@ class _Guard:
             with suppress(ConsoleError, TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await journal.give_back()
+
+    async def _send_the_last(self, journal: JobJournal, alarms: AlarmCompanion) -> None:
+        """Send the end of the job; if another guard does, wait until it has, or is found to be dead."""
+        patience = self._clock.monotonic() + LEASE_SECONDS + _LOOK_SECONDS
+        while True:
+            is_held = await self._looked(journal, alarms, at_once=True)
+            if not alarms.is_behind() if is_held else self._clock.monotonic() >= patience:
+                return
+            await self._clock.sleep(_LAST_SECONDS if is_held else _LOOK_SECONDS)
 
     async def _looked(self, journal: JobJournal, alarms: AlarmCompanion, *, at_once: bool = False) -> bool:
         """Look, and send what is new, if this guard is the one that does; return whether it is."""

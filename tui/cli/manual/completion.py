@@ -79,7 +79,7 @@ def _names(prefix: str, action: Action, command: ArgumentParser, line: Namespace
             each.presets if action.dest == "preset" else (f"{name}=" for name in each.parameters) for each in named
         ]
         return {name: None for few in names for name in few}.keys()
-    if action.dest == "context":
+    if action.dest in ("context", "contexts"):
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
 
         return [name for name, _ in contexts_of(ClusterTarget(line.kubeconfig))]

@@ -87,6 +87,8 @@ def console_command(options: Namespace) -> list[str]:
     for name, given in (("blueprints", options.blueprints), ("allow-plugin", options.allow_plugin)):
         for value in given:
             argv += [f"--{name}", str(value)]
+    if options.contexts:
+        argv += ["--contexts", ",".join(options.contexts)]
     if options.demo:
         argv.append("--demo")
         argv += ["--speed", str(options.speed)] if options.speed else []

@@ -106,7 +106,7 @@ def print_cost(options: Namespace) -> int:
 
     groups, seen = ask_cluster(options, ask)
     runs = [run.paid for run in list_runs() if run.paid is not None]
-    paid = paid_of(runs, seen, is_simulated=bool(getattr(options, "demo", False)))
+    paid = paid_of(runs, [seen], is_simulated=bool(getattr(options, "demo", False)))
     print_table(
         options.output,
         table=lambda: _cost_table(groups, seen.total, paid),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.wording import counted, duration, folded
+from actions.base.wording import counted, duration, folded, listed
 from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.fleet.facts import UNCOUNTED
 from actions.fleet.node_report import RESOURCES
@@ -18,9 +18,10 @@ from actions.fleet.totals import FleetTotals
 from actions.run.paid import Paid
 from actions.run.state.view import ENDED, RunState
 from tui.feeds.supervisor import MAY_NOT
-from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, width_of
+from tui.present.cells import Cells, Span, Tone, fit, fit_ends, meter, text_of, width_of
 from tui.present.cost import accelerators_text, launch_cost_text, launch_rate_text, launch_time_text
 from tui.present.home.board import Board, BoardEntry, BoardRow, Section, board_of
+from tui.present.home.clusters import ClusterFacts, cluster_count, cluster_figures, uncounted
 from tui.present.home.latest import latest_section
 from tui.present.run import RUN_TONES, trouble_in
 from tui.present.runs import remote_spent, remote_state
@@ -65,6 +66,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         now: Seconds since the epoch.
         context: Name of the context on screen.
+        clusters: All that are followed, if these are several.
         contexts: Names and clusters of the kubeconfig.
         contexts_error: The reason why it cannot be read.
         cluster_state: The state of the cluster on screen in a few words, with its tone.
@@ -90,6 +92,7 @@ class HomeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     now: float
     context: str = ""
+    clusters: tuple[ClusterFacts, ...] = ()
     contexts: tuple[tuple[str, str], ...] | None = None
     contexts_error: str = ""
     cluster_state: Span = Span("")
@@ -128,7 +131,7 @@ def home_board(facts: HomeFacts, width: int, height: int) -> Board:
         bands = [[(clusters, 0.45), (fleet, 0.55)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
         return board_of(bands, width, height, order=(1, 2, 0, 3), filler=filler)
     bands = [[(clusters, 1.0)], [(fleet, 1.0)], [(runs, 1.0)], [(problems, 1.0)], [(launch, 1.0)]]
-    return board_of(bands, width, height, order=(1, 2, 3, 4, 0), filler=filler)
+    return board_of(bands, width, height, order=(1, 0, 2, 3, 4) if facts.clusters else (1, 2, 3, 4, 0), filler=filler)
 
 
 def _is_read(facts: HomeFacts) -> bool:
@@ -154,7 +157,8 @@ def _wrapped(text: str, width: int, max_lines: int | None = None) -> tuple[str, 
 def _clusters(facts: HomeFacts, width: int, *, is_dense: bool) -> Section:
     *rows, last = _cluster_rows(facts, width)
     keys = BoardRow(last.cells, last.entry, ((), *_key_lines(facts.keys, width)))
-    hints = ["tab next section"] * is_dense + ["enter connects"] * (len(facts.contexts or ()) > 1)
+    enter = "enter shows it" if facts.clusters else "enter connects"
+    hints = ["tab next section"] * is_dense + [enter] * (len(facts.contexts or ()) > 1)
     hint = " · ".join(hints)
     return Section("Clusters", (*rows, keys), hint, more=BoardEntry("more clusters", "context"))
 
@@ -177,7 +181,10 @@ def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
     others = [name for name in names if name != facts.context]
     short = {name: parse_context_name(name) for name in names}
     room = max((width_of(parts.cluster) for parts in short.values()), default=0)
-    for name in (*current, *others):
+    for one in facts.clusters:
+        yield _followed_row(one, facts.clusters, width)
+    followed = {one.key for one in facts.clusters}
+    for name in (*current, *others) if not facts.clusters else [name for name in others if name not in followed]:
         parts = short[name]
         is_current = name == facts.context
         cells = [
@@ -199,6 +206,21 @@ def _cluster_rows(facts: HomeFacts, width: int) -> Iterable[BoardRow]:
     yield from _texts("A launch makes a cluster of its own: choose a blueprint.", width)
 
 
+def _followed_row(one: ClusterFacts, clusters: Sequence[ClusterFacts], width: int) -> BoardRow:
+    """Return the row of one of several clusters: its state, figures and place; of a name that differs, all of it."""
+    room = min(max(width_of(other.name) for other in clusters), max(12, width // 3))
+    cells = [
+        Span("▶ " if one.is_on_screen else "  ", Tone.ACCENT),
+        *fit_ends(Span(one.name, Tone.STRONG if one.is_on_screen else Tone.PLAIN), room),
+        *(_DOT, Span(one.state.text.partition(": ")[0], one.state.tone)),
+        *(_DOT, *cluster_figures(one)),
+    ]
+    for part in (one.place.region, one.place.account):
+        cells += [_DOT, Span(part, Tone.MUTED)] if part else []
+    line = "open nodes" if one.is_on_screen else f"context name={shlex.quote(one.key)}"
+    return BoardRow(tuple(cells), BoardEntry(f"cluster {one.key}", line, Subject("Cluster", one.name, cluster=one.key)))
+
+
 def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     totals = facts.totals
     if totals is None:
@@ -208,13 +230,20 @@ def _fleet(facts: HomeFacts, width: int, *, is_dense: bool = False) -> Section:
     bars = _bars(totals, width, in_row=2 if is_dense and width >= _TWO_BARS else 1)
     paid, idle = _money_rows(facts.paid, width)
     missing = _texts(f"{UNCOUNTED}.", width, Tone.WARN) if facts.leaves_out_claims else ()
-    head, idle = (_nodes_row(totals, facts.unscheduled), *paid), [*idle, *missing]
-    return Section("Fleet", (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
+    unknown = uncounted(facts.clusters)
+    old = [one for one in facts.clusters if one.totals is not None and not (one.is_live or one.same_as)]
+    parts = [(unknown, "not in these sums"), (old, "as last seen")]
+    open_ = "; ".join(f"? {listed([one.name for one in some], 3)}: {what}" for some, what in parts if some)
+    head = (_nodes_row(totals, facts.unscheduled, is_part=bool(unknown)), *paid)
+    head, idle = (*head, *(_texts(f"{open_}.", width, Tone.WARN) if open_ else ())), [*idle, *missing]
+    title = f"Fleet of {counted(cluster_count(facts.clusters), 'cluster')}" if facts.clusters else "Fleet"
+    return Section(title, (*head, *bars, *idle) if is_dense else (*head, *idle, *bars))
 
 
-def _nodes_row(totals: FleetTotals, unscheduled: int) -> BoardRow:
+def _nodes_row(totals: FleetTotals, unscheduled: int, *, is_part: bool) -> BoardRow:
     missing = totals.nodes - totals.ready
-    cells = [Span("  "), Span(f"{totals.nodes:,} node{'s' * (totals.nodes != 1)}", Tone.STRONG)]
+    nodes = bounded(f"{totals.nodes:,} node{'s' * (totals.nodes != 1)}", is_lower_bound=is_part)
+    cells = [Span("  "), Span(nodes, Tone.STRONG)]
     if totals.nodes:
         cells.append(Span(f", {missing:,} not ready", Tone.BAD) if missing else Span(", all ready", Tone.GOOD))
     cells += [_DOT, Span(f"{totals.pods:,} pod{'s' * (totals.pods != 1)}")]
@@ -487,25 +516,39 @@ def _problems(facts: HomeFacts, width: int) -> Section:
     why = facts.keys.get("why", "w")
     whole = BoardEntry("whole cluster", "why")
     of_runs, of_others = _idle_rows(facts)
+    unknown = [one.name for one in facts.clusters if not (one.is_searched or one.same_as)]
+    if unknown and not (facts.problems or of_runs or of_others):
+        return Section("Problems", _texts(f"No problem elsewhere; ? {listed(unknown, 3)}: not known.", width))
     if not (facts.problems or of_runs or of_others):
         found = (Span("✔ ", Tone.GOOD), Span("No problem in pods, nodes and events. "))
         return Section("Problems", (BoardRow((*found, Span(f"{why} reads the logs, too.", Tone.MUTED)), whole),))
-    names = max((width_of(one.title) for one in facts.problems), default=0)
-    room = min(names, max(24, width * 3 // 10))
-    rows = (*of_runs, *(_problem_row(one, room, width) for one in facts.problems), *of_others)
+    names = max((width_of(_problem_title(one, facts)) for one in facts.problems), default=0)
+    room = min(names, max(36 if facts.clusters else 24, width * 3 // 10))
+    rows = (*of_runs, *(_problem_row(one, facts, room, width) for one in facts.problems), *of_others)
     errors = sum(one.severity.value == "error" for one in facts.problems)
     note: Cells = (Span(f"{errors} error{'s' * (errors != 1)}", Tone.BAD),) if errors else ()
+    if unknown:
+        note = (*note, *([_DOT] if note else []), Span(f"? {listed(unknown, 3)}: not known", Tone.WARN))
     return Section("Problems", rows, f"enter or {why}: cause and evidence", BoardEntry("more problems", "why"), note)
 
 
-def _problem_row(one: Problem, names: int, width: int) -> BoardRow:
+def _problem_title(one: Problem, facts: HomeFacts) -> str:
+    """Return the object of a problem, with its cluster where several are followed."""
+    cluster = next((known.name for known in facts.clusters if known.key == one.cluster), "") if one.cluster else ""
+    return ": ".join(filter(None, (text_of(fit_ends(cluster, min(10, width_of(cluster)))), one.title))) or "cluster"
+
+
+def _problem_row(one: Problem, facts: HomeFacts, names: int, width: int) -> BoardRow:
     sign, tone = _SEVERITIES[one.severity.value]
-    cells: Cells = (Span(f"{sign} ", tone), *fit_ends(one.title or "cluster", names), Span(f"  {one.text}"))
+    title = fit_ends(_problem_title(one, facts), names)
+    cells: Cells = (Span(f"{sign} ", tone), *title, Span(f"  {one.text}"))
     steps = _wrapped(one.next_step, max(20, width - 6), max_lines=2)
     details = tuple((Span("      " if at else "    → ", tone), Span(step, Tone.MUTED)) for at, step in enumerate(steps))
     selector = one.selector
-    subject = Subject(one.kind, one.name, one.namespace) if one.kind else None
-    key = f"problem {one.code} {one.title} {one.text if not one.kind else ''}".rstrip()
+    subject = Subject(one.kind, one.name, one.namespace, cluster=one.cluster) if one.kind else None
+    if subject is None and one.cluster:
+        subject = Subject("Cluster", one.cluster, cluster=one.cluster)
+    key = " ".join(filter(None, ("problem", one.cluster, one.code, one.title, one.text if not one.kind else "")))
     entry = BoardEntry(key, f"why object={shlex.quote(selector)}" if selector else "why", subject, weight=2)
     return BoardRow(cells, entry, details)
 
