@@ -169,7 +169,7 @@ def test_a_script_that_is_no_file_ends_with_2(program: Program, place: str) -> N
     "arguments",
     [
         ("bogus",),
-        ("runs",),
+        ("runs", "lst"),
         ("--report", "report.json"),
         ("--script-check",),
         ("--script", "life.yaml", "nodes"),

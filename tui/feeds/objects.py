@@ -33,12 +33,14 @@ class ObjectsScope(msgspec.Struct, frozen=True):
         namespace: Empty for all.
         labels: Label selector, as kubectl's `-l`.
         fields: Field selector, as kubectl's `--field-selector`.
+        label_names: Labels that are columns.
     """
 
     kind: ServedKind
     namespace: str = ""
     labels: str = ""
     fields: str = ""
+    label_names: tuple[str, ...] = ()
 
     @property
     def is_across(self) -> bool:
@@ -178,7 +180,7 @@ class ObjectsFeed:
         from actions.cluster.watch.reflector import Reflector
         from actions.cluster.watch.table_format import TableFormat
 
-        form = TableFormat()
+        form = TableFormat(scope.label_names)
         reflector: Reflector[ObjectRow] = Reflector(
             session,
             scope.kind.resource.path(scope.namespace),
@@ -203,7 +205,7 @@ class ObjectsFeed:
         selectors = {"labelSelector": scope.labels, "fieldSelector": scope.fields}
         query = {name: value for name, value in selectors.items() if value}
         while True:
-            form = TableFormat()
+            form = TableFormat(scope.label_names)
             try:
                 page = form.read_page(await session.request("GET", path, query=query, accept=ACCEPT))
                 self.take_all([form.decode(raw) for raw in page.items], form.columns)

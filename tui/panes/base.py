@@ -347,9 +347,10 @@ class TablePane(Pane, Generic[RowT]):
             RefusedError: It has selectors, which only a server can apply.
         """
         if parse_filter(text).has_selectors:
+            kind = self.CONTEXT if self.CONTEXT in (KeyContext.NODES, KeyContext.EVENTS) else KeyContext.PODS
             raise RefusedError(
                 f"The {self.CONTEXT} pane cannot select by label or field.",
-                hint="Show the kind itself: :objects pods labels=app=web.",
+                hint=f"Show the kind itself, :objects {kind} labels=app=web, there :columns label:app adds a column.",
             )
         self.table.filter_text = text
 

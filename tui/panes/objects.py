@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 
 from actions.cluster.kinds import full_name
+from actions.cluster.watch.table_format import LABEL
 from tui.feeds.services import OBJECTS, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import TablePane, bindings_of
@@ -40,6 +41,7 @@ class ObjectsPane(TablePane["ObjectRow"]):
         super().__init__(services, (), key=_key_of, search=self._search_text, identify=lambda row: row.uid)
         self._texts = ObjectColumns((), has_namespace=False, received=self._received)
         self._chosen: dict[str, tuple[str, ...]] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
         self._sorted: dict[str, tuple[str, bool]] = {}
         self._kind_of_columns = ""
         self._scope: ObjectsScope | None = None
@@ -57,6 +59,7 @@ class ObjectsPane(TablePane["ObjectRow"]):
                 self.table.filter_text = ""
             self._scope = feed.scope
             self.retitle(feed.scope.title() if feed.scope else self.CONTEXT.value)
+            self._read_labels()
         self._texts.now = self.services.clock.now().timestamp()
         is_whole, touched = feed.take_changes()
         if is_whole and feed.columns is not self._server_columns:
@@ -127,13 +130,26 @@ class ObjectsPane(TablePane["ObjectRow"]):
     def choose_columns(self, titles: Sequence[str]) -> None:
         """Show these columns of the kind, in this order; none for the server's choice. It is kept for the kind.
 
+        `label:NAME` is the label of that name; labels alone stand behind the server's choice.
+
         Raises:
             MissingError: The kind has no such column; the message names the columns.
         """
-        self._require_columns(titles, self.column_titles)
+        own = [title for title in titles if not title.startswith(LABEL)]
+        self._require_columns(own, self.column_titles)
         if self._scope is not None:
-            self._chosen[self._scope.kind.qualified] = tuple(titles)
+            self._labels[self._scope.kind.qualified] = tuple(
+                title.removeprefix(LABEL) for title in titles if title not in own
+            )
+            self._chosen[self._scope.kind.qualified] = tuple(titles) if own else ()
         self._make_columns()
+        self._read_labels()
+
+    def _read_labels(self) -> None:
+        """Have the server's rows read again, if they lack the labels that are columns, or have others."""
+        scope = self._scope
+        if scope is not None and scope.label_names != (names := self._labels.get(scope.kind.qualified, ())):
+            self.services.show_objects(replace(scope, label_names=names))
 
     def show_target(self, of: str) -> None:
         """Show the objects of a kind, by any of its names."""

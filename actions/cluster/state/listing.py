@@ -25,7 +25,7 @@ from actions.cluster.watch.decoder import RequestedForm
 from actions.cluster.watch.health import SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector, Sink
 from actions.cluster.watch.served import served_versions
-from actions.cluster.watch.table_format import TableFormat
+from actions.cluster.watch.table_format import Cell, TableFormat
 from actions.fleet.facts import DeviceClaimFacts, EventFacts, NodeFacts, NodeUsage, PodFacts, SliceFacts
 
 FactT = TypeVar("FactT", bound=HasUid)
@@ -100,7 +100,12 @@ async def fetch_labels(
     rows = await _listed(
         session, ListedResource(kind_of(kind).list_path(namespace), form.decode, form=form), labels=labels
     )
-    return {row.uid: dict(zip(names, row.labels, strict=True)) for row in rows}
+    values = {row.uid: map(_text_of, row.cells[-len(names) :]) for row in rows}
+    return {uid: dict(zip(names, texts, strict=True)) for uid, texts in values.items()}
+
+
+def _text_of(cell: Cell) -> str | None:
+    return None if cell is None else str(cell)
 
 
 LeftOut = Callable[[str, int], None]

@@ -23,6 +23,8 @@ from actions.cluster.watch import json_format
 from actions.cluster.watch.json_format import Meta, Page, Raw
 
 ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+LABEL = "label:"
+"""The beginning of the title of a column that is a label."""
 _LONGEST_CELL = 400
 """Characters of one cell; server columns are short, but those of a definition print any field."""
 
@@ -53,10 +55,9 @@ class ObjectRow(msgspec.Struct, frozen=True):
         uid: Its uid; of an object that has none, such as a metric, namespace and name.
         namespace: Empty for what is in none.
         name: Its name.
-        cells: One value a column, text cleaned.
+        cells: One value a column, text cleaned; behind the server's the labels, `None` where it has no such label.
         created_at: Seconds since the epoch; 0 if unknown.
         is_going: It is being deleted.
-        labels: The values of the labels that were asked for; `None` where it has no such label.
     """
 
     uid: str
@@ -65,7 +66,6 @@ class ObjectRow(msgspec.Struct, frozen=True):
     cells: tuple[Cell, ...]
     created_at: float = 0.0
     is_going: bool = False
-    labels: tuple[str | None, ...] = ()
 
     @property
     def key(self) -> str:
@@ -130,7 +130,7 @@ class TableFormat:
     `columns` are empty until the first answer.
 
     Args:
-        label_names: Labels that rows have beside the cells.
+        label_names: Labels that are columns behind the server's own.
     """
 
     accept = ACCEPT
@@ -196,17 +196,21 @@ class TableFormat:
             uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
             namespace=one_line(metadata.namespace),
             name=one_line(metadata.name),
-            cells=(one_line(metadata.name), "") if cells is None else tuple(_cell(cell) for cell in cells),
+            cells=(
+                *((one_line(metadata.name), "") if cells is None else map(_cell, cells)),
+                *(_shared((metadata.labels or {}).get(name)) for name in self._label_names),
+            ),
             created_at=created,
             is_going=bool(metadata.deletion_timestamp),
-            labels=tuple(_shared((metadata.labels or {}).get(name)) for name in self._label_names),
         )
 
     def _take_columns(self, columns: list[TableColumn] | None, *, is_table: bool) -> None:
+        labels = (TableColumn(f"{LABEL}{name}") for name in self._label_names)
         if columns:
-            self.columns = tuple(msgspec.structs.replace(column, name=one_line(column.name)) for column in columns)
+            own = (msgspec.structs.replace(column, name=one_line(column.name)) for column in columns)
+            self.columns = (*own, *labels)
         elif not is_table or not self.columns:
-            self.columns = _PLAIN
+            self.columns = (*_PLAIN, *labels)
 
 
 def _metadata_of(item: _Item) -> _Metadata | None:

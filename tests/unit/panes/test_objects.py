@@ -112,6 +112,27 @@ async def test_columns_are_chosen_by_their_titles_and_kept_for_the_kind() -> Non
         assert "IMAGES" in screen_text(app)
 
 
+async def test_labels_are_columns_and_are_read_from_the_server() -> None:
+    services = showing(a_row("train"), namespace="work")
+    pane = ObjectsPane(services)
+    async with PaneApp(pane).run_test(size=WIDE) as pilot:
+        pane.refresh_data()
+        pane.choose_columns(["label:team", "NAME"])
+        assert services.objects.scope is not None
+        assert services.objects.scope.label_names == ("team",)
+        row = a_row("train")
+        services.objects.take_all([replace(row, cells=(*row.cells, "a"))], (*COLUMNS, TableColumn("label:team")))
+        pane.refresh_data()
+        await settle(pilot)
+        assert [line.strip("│ ").split() for line in screen_text(pane.app).splitlines()[1:3]] == [
+            ["LABEL:TEAM", "NAME"],
+            ["a", "train"],
+        ]
+        services.show_objects(ObjectsScope(JOBS, "other"))  # the labels of a kind are kept
+        pane.refresh_data()
+        assert services.objects.scope.label_names == ("team",)
+
+
 async def test_a_kind_keeps_its_order_while_it_is_read_anew_and_another_one_begins_in_natural_order() -> None:
     services = showing(a_row("job-2", seconds=5), a_row("job-10", seconds=9))
     pane = ObjectsPane(services)
