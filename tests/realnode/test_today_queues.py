@@ -36,6 +36,7 @@ def _operators() -> Iterator[None]:
     kubectl("label", "namespace", _NAMESPACE, "realnode/as-written=")  # pools are asked for as much as pods want
     apply_file(_MANIFEST)
     yield
+    kubectl("delete", "--ignore-not-found", "--wait=false", "-f", str(_MANIFEST))
     kubectl("delete", "namespace", _NAMESPACE, "--wait=false")
 
 

@@ -302,7 +302,7 @@ _LIMIT = re.compile(
 _LIMIT_POOL = re.compile(r'for (?:nodepool|provisioner):? (?:\((?:NodePool|provisioner)=|")?([\w.-]+)')
 _ASKED = re.compile(r"karpenter\.sh/nodepool In \[([\w.-]+)\][^\n{]*\{([^{}\n]*)\}")
 _AMOUNT = re.compile(r'"([^"]+)":"([^"]+)"')
-"""What Karpenter asks of a pool: resource and quantity."""
+"""A resource and its quantity that Karpenter asks of a pool."""
 _MISMATCH = re.compile(
     r"no instance type (?:met|satisfied|has|which)|incompatible requirements|filtered out all available instance types"
     r"|minValues requirement"
