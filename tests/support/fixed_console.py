@@ -424,13 +424,13 @@ async def a_fixed_console(
     """
     _FixedCluster.scene = _FixedRuns.scene = _FixedRemoteRuns.scene = scene
     for name, feed in (
-        ("ClusterFeed", _FixedCluster),
         ("CredentialsFeed", _FixedCredentials),
         ("RunFeed", _FixedRuns),
         ("RemoteRunFeed", _FixedRemoteRuns),
         ("BlueprintFeed", _FixedBlueprints),
     ):
         monkeypatch.setattr(f"tui.feeds.services.{name}", feed)
+    monkeypatch.setattr("tui.feeds.followed.ClusterFeed", _FixedCluster)
     monkeypatch.setattr("tui.widgets.plot.DRAW_SECONDS", 0.0)  # else a new size may be drawn after the screen is calm
     monkeypatch.setattr("actions.cluster.logs.follow.LogFollower", _FixedFollower)
     monkeypatch.setattr("actions.cluster.objects.client.fetch_object", _fetch)
