@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.cli.tables import FORMATS
+from tui.settings import THEMES
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
@@ -168,6 +169,43 @@ def object_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a name: use letters, digits, - and _")
     return text
+
+
+def console_options(top: argparse.ArgumentParser) -> None:
+    """Add the options of the console, and of a script that it plays."""
+    top.add_argument(
+        "--readonly", action="store_true", help="refuse every command that would change the cluster or a run"
+    )
+    top.add_argument(
+        "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
+    )
+    top.add_argument(
+        "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
+    )
+    top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
+    top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
+    top.add_argument(
+        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
+    )
+    top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
+    top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    top.add_argument(
+        "--no-clipboard", action="store_true", help="never send a text to the terminal's clipboard (OSC 52)"
+    )
+    top.add_argument("--theme", choices=THEMES, default="", help="colours of the console (default: dark)")
+    top.add_argument("--run", default="", metavar="ID", help="id of the run to show first")
+    top.add_argument("--record", type=Path, metavar="FILE", help="write what you do to FILE as a script")
+    script = top.add_argument_group("playing a script")
+    script.add_argument("--script", type=input_file, metavar="FILE", help="play the steps of FILE; - is stdin")
+    script.add_argument("--script-check", action="store_true", help="only check the script")
+    script.add_argument("--visible", action="store_true", help="play it in this terminal instead of headless")
+    script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
+    script.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
+    script.add_argument(
+        "--allow-write", type=Path, action="append", default=[], metavar="DIR",
+        help="also let the script write below DIR; repeatable",
+    )  # fmt: skip
 
 
 # what argparse calls the types in `invalid … value`
