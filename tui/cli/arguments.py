@@ -21,6 +21,7 @@ from tui.cli.options import (
     console_options,
     duration_in_seconds,
     factor_of,
+    known_words,
     listing_option,
     listing_options,
     natural_number,
@@ -184,27 +185,6 @@ def _known_choices(choice: re.Match[str]) -> str:
     if choice["name"] not in _PLACES:
         return f"{choice['name']} cannot be {choice['word']!r}; it is one of {', '.join(known)}"
     return known_words(choice["name"], choice["word"], known)
-
-
-_ELSEWHERE = {
-    "get": "nodes, pods, events and queues list; the console lists every kind, as :jobs",
-    "describe": "why explains an object; the console describes it with d",
-    "top": "nodes has what is requested; the console's accelerators have their load",
-    "apply": "launch applies a blueprint",
-    "delete": "runs teardown removes what a run has made; the console deletes objects with D",
-    "exec": "the console opens a shell with s",
-    "port-forward": "forward opens a port",
-}
-"""The way here for commands of kubectl that are not."""
-
-
-def known_words(place: str, word: str, known: Sequence[str]) -> str:
-    """Return the sentence that there is no such command or verb, with those that are written like it."""
-    import difflib  # not at the start
-
-    near = difflib.get_close_matches(word, known, n=3)
-    hint = f"{' or '.join(near)}?" if near else _ELSEWHERE.get(word, "") if place == "COMMAND" else ""
-    return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
 
 
 def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,6 +207,33 @@ def console_options(top: argparse.ArgumentParser) -> None:
         "--allow-write", type=Path, action="append", default=[], metavar="DIR",
         help="also let the script write below DIR; repeatable",
     )  # fmt: skip
+
+
+_ELSEWHERE = {
+    "get": "nodes, pods, events and queues list; the console lists every kind, as :jobs",
+    "describe": "why explains an object; the console describes it with d",
+    "top": "nodes has what is requested; the console's accelerators have their load",
+    "apply": "launch applies a blueprint",
+    "delete": "runs teardown removes what a run has made; the console deletes objects with D",
+    "exec": "the console opens a shell with s",
+    "port-forward": "forward opens a port",
+}
+"""The way here for commands of kubectl that are not."""
+
+
+def known_words(place: str, word: str, known: Sequence[str]) -> str:
+    """Return the sentence that there is no such command or verb, with those that are written like it.
+
+    Args:
+        place: `COMMAND` or `VERB`.
+        word: The word that is none.
+        known: Those that there are.
+    """
+    import difflib  # not at the start
+
+    near = difflib.get_close_matches(word, known, n=3)
+    hint = f"{' or '.join(near)}?" if near else _ELSEWHERE.get(word, "") if place == "COMMAND" else ""
+    return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
 
 
 # what argparse calls the types in `invalid … value`

@@ -10,8 +10,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 
-from tui.cli.arguments import VERSION, known_words, parser, subcommands_of
+from tui.cli.arguments import VERSION, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
+from tui.cli.options import known_words
 
 _NAME = "eksml-tui"
 _EXIT_CODES = (
