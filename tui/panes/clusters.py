@@ -34,7 +34,7 @@ def cluster_facts(services: ConsoleServices) -> tuple[ClusterFacts, ...]:
                 same_as=names[others[0].key] if others and cluster not in counted else "",
                 totals=trouble.totals if snapshot is not None else None,
                 cost=cluster.cost(),
-                unscheduled=trouble.unscheduled if snapshot is not None else 0,
+                unscheduled=trouble.unscheduled if snapshot is not None and cluster in counted else 0,
                 is_searched=cluster.problems.found is not None,
             )
         )

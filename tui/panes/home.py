@@ -131,7 +131,7 @@ class HomePane(Pane):
             totals=totals_in(clusters) if clusters else trouble.totals if shown is not None else None,
             leaves_out_claims=any(leaves_out_claims(one.shown()) for one in services.clusters),
             paid=services.paid.now(),
-            unscheduled=sum(one.unscheduled for one in clusters if not one.same_as) if clusters else trouble.unscheduled,
+            unscheduled=sum(one.unscheduled for one in clusters) if clusters else trouble.unscheduled,
             runs=services.runs.summaries if services.runs.unread or is_list_complete(services.runs) else None,
             unread=len(services.runs.unread),
             runs_error=services.supervisor.health(RUNS).detail,
