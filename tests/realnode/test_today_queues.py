@@ -44,7 +44,9 @@ def _operators() -> Iterator[None]:
 def _program(tmp_path: Path) -> Iterator[ProgramOnNodes]:
     """The program; the jobs and pods of a test go with it."""
     yield program_in(tmp_path / "home")
-    kubectl("delete", "jobs,pods", "--all", "-n", _NAMESPACE, "--now")
+    kubectl(
+        "delete", "jobs,pods", "--all", "-n", _NAMESPACE, "--force", "--grace-period=0"
+    )  # a node may have no kubelet
     until(lambda: not get("workloads.kueue.x-k8s.io", "-n", _NAMESPACE)["items"], "the end of all workloads")
 
 
@@ -191,5 +193,6 @@ def _has_limit(program: ProgramOnNodes, about: str) -> bool:
 
 
 def _words(program: ProgramOnNodes, *arguments: str) -> str:
-    """Return what the program prints, without its line breaks."""
-    return " ".join(program.run(*arguments).stdout.split())
+    """Return what the program prints, with what it says of it on stderr, without line breaks."""
+    done = program.run(*arguments)
+    return " ".join(f"{done.stdout} {done.stderr}".split())
