@@ -16,6 +16,7 @@ from actions.command.arguments import (
     Arguments,
     LaunchArguments,
     OpenArguments,
+    PluginArguments,
     TakeoverArguments,
 )
 from actions.command.parse import parse_typed
@@ -202,10 +203,11 @@ class CommandDispatcher:
         """
         values = call.arguments
         names = [str(getattr(values, name)) for name in ("object", "job", "of") if hasattr(values, name)]
-        if not names or (isinstance(values, OpenArguments) and not values.of):
+        is_plugin = isinstance(values, PluginArguments)
+        if not (names or is_plugin) or (isinstance(values, OpenArguments) and not values.of):
             return
         pane = self._workspace.current
-        selected, marked = pane.subject_in_sight(), () if any(names) else pane.marked()
+        selected, marked = pane.subject_in_sight(), () if any(names) or is_plugin else pane.marked()
         chosen = marked or ((selected,) if selected is not None else ())
         clusters = sorted({subject.cluster for subject in chosen if subject.cluster})
         if len(clusters) > 1:

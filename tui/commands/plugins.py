@@ -69,6 +69,8 @@ class PluginCommand:
         return {"plugin": self._plugin}
 
     async def _plugin(self, arguments: args.PluginArguments) -> None:
+        if not self._services.settings.has_operator:
+            raise RefusedError("A script starts no plugin: somebody has to be asked.", hint="Start it by hand.")
         pane = self._workspace.current
         subject = pane.subject_in_sight()
         plugin = self._of_key(arguments.key, pane, subject) if arguments.key else self._named(arguments.plugin)

@@ -145,6 +145,14 @@ async def test_what_cannot_be_started_is_refused_in_a_sentence(
     assert stage.started == []
 
 
+async def test_a_script_starts_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, a_plugin(is_background=True))
+    stage.services.settings = replace(stage.services.settings, has_operator=False)
+    with pytest.raises(RefusedError, match="A script starts no plugin"):
+        await stage.start()
+    assert stage.behind == []
+
+
 async def test_no_value_of_the_cluster_is_carried_out_by_a_shell(tmp_path: Path) -> None:
     inputs = (PluginInput("line", "string"),)
     stage = Stage(tmp_path, a_plugin(command="/bin/bash", args=("-c", "echo $COL-STATUS $INPUT_LINE"), inputs=inputs))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiohttp import web
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from actions.base.errors import RefusedError
@@ -23,6 +24,8 @@ from tui.app import ConsoleApp
 from tui.feeds.services import ConsoleServices
 from tui.panes.nodes import NodesPane
 from tui.screens.confirm import ConfirmModal
+from tui.settings.keymap import ConsolePlugin, Keymap
+from tui.settings.keys import KeyContext
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
@@ -211,6 +214,21 @@ async def test_a_change_is_of_the_cluster_of_the_selected_row_and_its_question_n
         await settle(pilot)
         await pilot.press("n")
     assert (len(west.patched), len(east.patched)) == (0, 1)
+
+
+async def test_a_plugin_gets_the_context_of_the_selected_row(settings: ConsoleSettings) -> None:
+    plugin = ConsolePlugin(
+        name="say", key="A", description="say", scopes=("nodes",), command="echo", args=("$CONTEXT/$NAME",),
+        is_background=True, shows_output=True,
+    )  # fmt: skip
+    keymap = Keymap(plugins=[(plugin, frozenset({KeyContext.NODES}))])
+    app = ConsoleApp(replace(settings, keymap=keymap))
+    async with app.run_test(size=SIZE) as pilot:
+        for context in (EAST, WEST):
+            await select(pilot, app, context)
+            app.dispatcher.submit("plugin say")
+            said = f"{context}/n1"  # on screen it is folded
+            await wait_for(pilot, lambda: any(said in one.message for one in app._notifications), said)  # noqa: B023
 
 
 async def test_what_is_marked_in_two_clusters_is_changed_in_none(
