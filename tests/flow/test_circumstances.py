@@ -178,7 +178,7 @@ def test_a_real_launch_without_terraform_is_refused_before_anything_is_made(demo
     kubeconfig = str(demo.kubeconfig())
     done = play(demo, NEEDS_TERRAFORM, "--kubeconfig", kubeconfig, environment=without_terraform(demo))
     assert done.returncode == 1
-    assert "needs Terraform for network: The terraform program is not on PATH" in done.stdout
+    assert "The launch would fail: terraform: The terraform program is not on PATH" in done.stdout
     assert demo.run_folders() == []
 
 
@@ -190,7 +190,7 @@ def test_an_operator_that_cannot_be_fetched_is_told_before_there_is_a_run(demo: 
     kubeconfig = ("--kubeconfig", str(demo.kubeconfig()))
     done = play(demo, launch, "--blueprints", str(folder.parent), *kubeconfig, environment={"NO_PROXY": "127.0.0.1"})
     assert done.returncode == 1
-    assert "http://127.0.0.1:9/gang.yaml could not be fetched: Cannot connect to host" in done.stdout
+    assert "http://127.0.0.1:9/gang.yaml cannot be reached from here: Cannot connect to host" in done.stdout
     assert demo.run_folders() == []
 
 

@@ -102,7 +102,8 @@ def _change(line: int, event: dict[str, object]) -> Change | None:
     if info.group in _QUESTIONS:
         return None
     named = msgspec.convert(event.get("objectRef", {}), dict[str, str])  # of a creation the address has no name
-    key = f"{info.resource} {info.namespace}/{info.name or named.get('name', '')}" if info.is_api else ""
+    namespace = "" if info.resource == NAMESPACES.plural else info.namespace  # a server counts one as in itself
+    key = f"{info.resource} {namespace}/{info.name or named.get('name', '')}" if info.is_api else ""
     status = msgspec.convert(event["responseStatus"], dict[str, int])
     return Change(line, _pid_in(str(event["userAgent"])), f"{verb} {uri.path}", key, status["code"])
 
