@@ -98,9 +98,9 @@ class RunnerJournal:
         self._lease = lease
         self._clock = clock
         self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
-        self._records: list[JournalRecord] = []
-        self._folded: tuple[int, RunView] | None = None
-        """The run by so many records: companions look at it several times a second."""
+        self._records: Sequence[JournalRecord] = ()
+        self._folded: tuple[JournalRecord | None, RunView] | None = None
+        """The run up to its newest record: companions look at it several times a second."""
         self._foreign = -1
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
@@ -270,12 +270,12 @@ class RunnerJournal:
         self._was_locked = is_locked
 
     def _read(self) -> None:
-        seen = self._records[-1].seq if self._records else 0
-        self._records.extend(self._journal.records(after=seen))
+        self._records = self._journal.all_records()
 
     def _known(self) -> RunView:
-        if self._folded is None or self._folded[0] != len(self._records):
-            self._folded = len(self._records), fold(self._records, holder=self._lease.token)
+        newest = self._records[-1] if self._records else None
+        if self._folded is None or self._folded[0] is not newest:
+            self._folded = newest, fold(self._records, holder=self._lease.token)
         return self._folded[1]
 
     async def _retried(self, call: Callable[[], T], *, allow: Callable[[], Awaitable[None]] | None = None) -> T:

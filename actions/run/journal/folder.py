@@ -207,15 +207,25 @@ def remove_folder(folder: Path) -> None:
 
 def read_block(path: Path) -> bytes:
     """Return the content of a block; empty if there is none, or it cannot be read."""
+    try:
+        return require_block(path)
+    except OSError:
+        return b""
+
+
+def require_block(path: Path) -> bytes:
+    """Return the content of a block; empty if there is none, or a loss of power has torn it.
+
+    Raises:
+        OSError: It cannot be read: what it has is not known.
+    """
     for _ in range(_TRIES):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return b""
         try:
             data = os.pread(descriptor, BLOCK_BYTES, 0)
-        except OSError:
-            return b""
         finally:
             os.close(descriptor)
         if len(data) < _HEADER.size:

@@ -30,6 +30,8 @@ MOST_BYTES = 64 << 20
 """More than any journal reaches, below 1 MB after a month; a larger file is not a journal."""
 _CHUNK_BYTES = 1 << 20
 _LOOK_BYTES = 16 << 10
+_LOOKS = 3
+"""A page of a write may be seen before the one in front of it, for a moment."""
 
 
 class RecordRow(NamedTuple):
@@ -116,15 +118,19 @@ class JournalFile:
         """
         if self.end and not os.pread(descriptor, 1, self.end).strip(b"\0"):
             return b""
-        data = _content(descriptor, self.end, is_first=not self.end)
-        sound = data.partition(b"\0")[0]
-        whole = sound[: sound.rfind(b"\n") + 1]
+        for _ in range(_LOOKS):
+            data = _content(descriptor, self.end, is_first=not self.end)
+            sound = data.partition(b"\0")[0]
+            whole = sound[: sound.rfind(b"\n") + 1]
+            is_broken = b"\n" in data[len(whole) : -1]  # a record behind one that is not whole
+            if not is_broken:
+                break
         if self.last_seq + whole.count(b"\n") > MOST_RECORDS + 1:
             raise damaged(self._path, f"it has more than {MOST_RECORDS} records, which no run writes")
         lines = whole.split(b"\n")[:-1]
         if not self.end:
             self._require_head(lines, data)
-        if b"\n" in data[len(whole) : -1]:  # a record behind one that is not whole
+        if is_broken:
             raise damaged(self._path, f"record {self.last_seq + len(lines) + bool(self.end)} is not whole")
         place = self.end
         for line in lines:

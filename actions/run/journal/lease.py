@@ -21,7 +21,7 @@ from actions.base.errors import ConflictError
 from actions.base.process import ProcessIdentity, boot_id, own_identity
 from actions.base.untrusted import one_line, redact
 from actions.run.journal.folder import heartbeat_path, lease_path, read_block, starts_path, write_block
-from actions.run.journal.store import LOCK_SECONDS, DiskFullError, Journal, Lease, read_runner_lease
+from actions.run.journal.store import LOCK_SECONDS, DiskFullError, Journal, Lease
 from actions.run.state.view import NoticeKind, UnusedDevices
 
 BEAT_SECONDS = 2.0
@@ -242,7 +242,7 @@ def grant_lease(
     journal = Journal(path, clock)
     try:
         with journal.locked():
-            current = read_runner_lease(path.parent)
+            current = journal.lease()
             if current is not None and current.is_alive:
                 return None
             holder = start()
@@ -266,7 +266,7 @@ def take_runner_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SE
     lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
     try:
         with journal.locked():
-            current = read_runner_lease(path.parent)
+            current = journal.lease()
             is_ours = current is not None and current.holder == own and current.token == _GRANTED
             if current is not None and current.is_alive and not is_ours:
                 raise ConflictError(
@@ -295,7 +295,7 @@ def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
     with journal.locked():
         if journal.last_seq() != seen:
             return False
-        lease = read_runner_lease(journal.path.parent)
+        lease = journal.lease()
         if lease is not None and lease.token == token:
             write_block(lease_path(journal.path.parent), b"")
     return True

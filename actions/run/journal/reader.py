@@ -314,8 +314,9 @@ class RunReader:
         for _ in range(_TRIES):
             self._lease = read_runner_lease(self.folder)
             records, is_other = self._journal.read()
-            if is_other:  # another file has its name: a copy was restored
+            if is_other:  # another file has its name, as of a copy; or a record was taken back
                 self._records.clear()
+                self._seen = None
             self._records.extend(records)
             if read_runner_lease(self.folder) == self._lease:
                 return

@@ -24,8 +24,8 @@ from actions.base.files import (
 )
 from actions.base.process import ProcessIdentity, holders_of_locks, is_alive
 from actions.base.readonly import refuse_if_readonly
-from actions.run.journal.folder import has_room, journal_path, lease_path, read_block, release_reserve
-from actions.run.journal.journal_file import HEAD, JournalFile, RecordRow, damaged, open_journal, record_of
+from actions.run.journal.folder import has_room, journal_path, lease_path, read_block, release_reserve, require_block
+from actions.run.journal.journal_file import HEAD, MOST_BYTES, JournalFile, RecordRow, damaged, open_journal, record_of
 from actions.run.state.records import OPERATOR, Body, Created, JournalRecord, encode_body, record_kind
 from actions.run.state.view import NoticeKind
 
@@ -95,9 +95,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 def read_runner_lease(folder: Path) -> Lease | None:
-    """Return the lease as stored, `None` if there is none; its holder may be dead."""
+    """Return the lease as stored, `None` if there is none or it cannot be read; its holder may be dead."""
+    return _lease_in(read_block(lease_path(folder)))
+
+
+def _lease_in(block: bytes) -> Lease | None:
     with suppress(msgspec.MsgspecError):
-        return decode_json(read_block(lease_path(folder)), Lease)
+        return decode_json(block, Lease)
     return None
 
 
@@ -185,11 +189,15 @@ class Journal:
         self._fence = fence
         self._lock_seconds = lock_seconds
         self._file = JournalFile(path)
+        self._newest = b""
         self._own = 0
+        self._is_wiped = False
+        """There is nothing but zeros behind the records, but for what a writer has begun meanwhile."""
+        self._known: list[JournalRecord] = []
         with _translated(path):
             self._descriptor = open_journal(path, os.O_RDWR)
             try:
-                self._file.take(self._descriptor)
+                self._look()
             except BaseException:
                 self.close()
                 raise
@@ -218,18 +226,43 @@ class Journal:
             JournalUnwritableError: Nothing was written.
         """
         with _translated(self.path):
-            unfinished = self._file.take(self._descriptor)  # of a writer that was killed, or of a loss of power
-            _write_whole(self._descriptor, bytes(len(unfinished)), self._file.end)
+            unfinished = len(self._look())  # of a writer that was killed
+            if not self._is_wiped:  # a loss of power may have left the end of a record, behind zeros
+                behind = os.pread(self._descriptor, MOST_BYTES, self._file.end)
+                unfinished = len(behind.rstrip(b"\0"))
+            _write_whole(self._descriptor, bytes(unfinished), self._file.end)
+            self._is_wiped = True
             data = b"".join(map(line_of, rows))
             try:
                 _write_whole(self._descriptor, data, self._file.end)
                 os.fdatasync(self._descriptor)
-            except BaseException:
+            except OSError:  # an interrupt takes nothing back: what is whole may have been seen
                 with suppress(OSError):  # by zeros: to cut the file would give its reserved space away
                     _write_whole(self._descriptor, bytes(len(data)), self._file.end)
                 raise
-            self._file.take(self._descriptor)
+            self._look()
         self._own += len(rows)
+
+    def _look(self) -> bytes:
+        """Find what was added, from the beginning if a record was taken back. Returns what is unfinished behind it."""
+        if self._file.end and self._file.newest(self._descriptor) != self._newest:
+            self._file = JournalFile(self.path)
+            self._known = []
+        unfinished = self._file.take(self._descriptor)
+        self._newest = self._file.newest(self._descriptor)
+        return unfinished
+
+    def all_records(self) -> Sequence[JournalRecord]:
+        """Return all records, oldest first; those that are known already are not read again.
+
+        Raises:
+            JournalError: One is missing or cannot be read.
+        """
+        with _translated(self.path):
+            self._look()
+            rows = self._file.rows(self._descriptor, len(self._known))
+        self._known += [record_of(self.path, row) for row in rows]
+        return self._known
 
     def records(self, after: int = 0) -> list[JournalRecord]:
         """Return all records with a number above `after`, oldest first.
@@ -238,7 +271,7 @@ class Journal:
             JournalError: One is missing or cannot be read.
         """
         with _translated(self.path):
-            self._file.take(self._descriptor)
+            self._look()
             return [record_of(self.path, row) for row in self._file.rows(self._descriptor, after)]
 
     def rows(self, after: int = 0, *, limit: int = 1000) -> list[RecordRow]:
@@ -248,13 +281,13 @@ class Journal:
             JournalError: One is missing or cannot be read.
         """
         with _translated(self.path):
-            self._file.take(self._descriptor)
+            self._look()
             return self._file.rows(self._descriptor, after, limit)
 
     def last_seq(self) -> int:
         """Return the number of the newest record; 0 if there is none."""
         with _translated(self.path):
-            self._file.take(self._descriptor)
+            self._look()
         return self._file.last_seq
 
     def foreign_records(self) -> int:
@@ -274,6 +307,15 @@ class Journal:
             return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
         return False
 
+    def lease(self) -> Lease | None:
+        """Return the lease as stored, `None` if there is none; its holder may be dead.
+
+        Raises:
+            JournalUnwritableError: It cannot be read, so nobody knows whose it is.
+        """
+        with _translated(self.path):
+            return _lease_in(require_block(lease_path(self.path.parent)))
+
     def require_lease(self, *, or_none: bool = False) -> None:
         """Require that the lease is still the one that this process writes under.
 
@@ -282,8 +324,9 @@ class Journal:
 
         Raises:
             ConflictError: Another runner has taken it.
+            JournalUnwritableError: It cannot be read.
         """
-        lease = read_runner_lease(self.path.parent)
+        lease = self.lease()
         if (lease is None and not or_none) or (lease is not None and lease.token != self._fence):
             raise ConflictError(f"another runner has taken over {self.path.parent.name}.")
 
@@ -318,7 +361,7 @@ class Journal:
         """Close the file; a runner gives the reserved space back."""
         if self._fence and self._file.end and wait_for_lock(self._descriptor, 0.0):
             with suppress(OSError, JournalError):
-                self._file.take(self._descriptor)
+                self._look()
                 os.ftruncate(self._descriptor, self._file.end)
         os.close(self._descriptor)
 

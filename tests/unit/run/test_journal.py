@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -18,7 +19,14 @@ from actions.base.process import ProcessIdentity, own_identity
 from actions.run.journal import store as journal_module
 from actions.run.journal.journal_file import RecordRow, read_stored
 from actions.run.journal.lease import grant_lease, release_lease, take_runner_lease
-from actions.run.journal.store import ROOM_BYTES, DiskFullError, Journal, create_journal, read_runner_lease
+from actions.run.journal.store import (
+    ROOM_BYTES,
+    DiskFullError,
+    Journal,
+    JournalUnwritableError,
+    create_journal,
+    read_runner_lease,
+)
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
 from tests.support.journals import age_lease, write_rows
 from tests.unit.run.world import creation
@@ -254,3 +262,65 @@ def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
     assert read_runner_lease(tmp_path) is None
+
+
+def test_a_record_that_was_seen_and_taken_back_misleads_no_other_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses a record that another process has read meanwhile."""
+    path = a_journal(tmp_path)
+    one, other = Journal(path, CLOCK), Journal(path, CLOCK)
+
+    def fails(descriptor: int) -> None:
+        assert [record.seq for record in other.all_records()] == [1, 2]
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fdatasync", fails)
+        with pytest.raises(JournalUnwritableError, match="nothing was written"):
+            one.append(RunRequest(RequestKind.PAUSE))
+    written = other.append(RunRequest(RequestKind.CANCEL))
+    assert written.seq == 2
+    assert list(other.all_records()) == one.records() == Journal(path, CLOCK).records()
+    assert one.records()[1:] == [written]
+
+
+def test_an_interrupt_takes_no_record_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_journal(tmp_path)
+    journal = Journal(path, CLOCK)
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fdatasync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.append(RunRequest(RequestKind.PAUSE))
+    assert [row.seq for row in read_stored(path)] == [1, 2]
+    assert journal.append(RunRequest(RequestKind.CANCEL)).seq == 3
+
+
+def test_what_a_loss_of_power_has_left_of_a_record_is_wiped_before_the_next_one(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    torn = b"\0" * 4096 + b'the end of a record"]\n' + b"\0" * 4096
+    path.write_bytes(path.read_bytes() + torn)
+    journal = Journal(path, CLOCK)
+    for _ in range(100):
+        journal.append(RunRequest(RequestKind.PAUSE))
+    assert len(read_stored(path)) == 101
+
+
+def test_a_lease_that_cannot_be_read_is_nobodys_to_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_journal(tmp_path)
+    lease = take_runner_lease(path, CLOCK)
+    journal = Journal(path, CLOCK, fence=lease.token)
+
+    def unreadable(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module, "require_block", unreadable)
+        for call in (journal.require_lease, lambda: take_runner_lease(path, CLOCK)):
+            with pytest.raises(JournalUnwritableError, match="Too many open files"):
+                call()
+    journal.require_lease()
