@@ -48,7 +48,7 @@ def running_volcano(scratch: Path) -> Iterator[None]:
 
 def _is_open(queue: str) -> bool:
     return any(
-        one["metadata"]["name"] == queue and one["status"].get("state") == "Open"
+        one["metadata"]["name"] == queue and one.get("status", {}).get("state") == "Open"
         for one in get("queues.scheduling.volcano.sh")["items"]
     )
 

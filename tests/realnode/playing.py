@@ -169,6 +169,9 @@ class _Stage:
         self.changes: list[Seen] = []
         self._namespace = namespace
         self._statuses: dict[tuple[str, str], Document] = {}
+        self._awaited: Condition = lambda _: False
+        self._has_held = False
+        """What is awaited was so after some change: what passes within a second is between two looks."""
 
     def follow(self, cache: Cache) -> None:
         """Take in what a cache is told of."""
@@ -182,16 +185,20 @@ class _Stage:
             self._statuses.pop((document["kind"], metadata["name"]), None)
             if is_there:
                 self._statuses[document["kind"], metadata["name"]] = document.get("status") or {}
+            self._has_held |= self._awaited(self._statuses)
 
         cache.listen(take)
 
     async def until(self, condition: Condition, job: str, *, stays_seconds: float = 0.0) -> None:
-        """Wait until something has held for some time."""
+        """Wait until something has held for some time; without one, until it was so at all."""
         clock = SystemClock()
         since: float | None = None
+        self._awaited, self._has_held = condition, condition(self._statuses)
 
         def holds() -> bool:
             nonlocal since
+            if not stays_seconds:
+                return self._has_held
             since = (since or clock.monotonic()) if condition(self._statuses) else None
             return since is not None and clock.monotonic() - since >= stays_seconds
 
