@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,12 @@ class LaunchSurvey:
             session = found.session
             connection = ClusterConnection(session, Discovery(session)) if session is not None else None
             async with asyncio.TaskGroup() as tasks:
-                questions = cluster_questions(found, launch, namespace=launch.namespace, seen=self._see)
-                tasks.create_task(self._ask(_Part.CLUSTER_QUESTIONS, lambda: questions))
+                tasks.create_task(
+                    self._ask(
+                        _Part.CLUSTER_QUESTIONS,
+                        lambda: cluster_questions(found, launch, namespace=launch.namespace, seen=self._see),
+                    )
+                )
                 tasks.create_task(self._ask(_Part.OPERATORS, lambda: operator_questions(launch, connection)))
         finally:
             if found.session is not None:
@@ -194,9 +199,9 @@ class LaunchSurvey:
         if caller.identity is None:
             await self._ask(_Part.ACCOUNT, lambda: image_questions(launch, caller))
             return
-        rights = policy_questions(launch, caller, launch.region) if launch.works_in_account else []
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ask(_Part.RIGHTS, lambda: rights))
+            if launch.works_in_account:
+                tasks.create_task(self._ask(_Part.RIGHTS, lambda: policy_questions(launch, caller, launch.region)))
             tasks.create_task(
                 self._ask(
                     _Part.ACCOUNT,
@@ -205,9 +210,14 @@ class LaunchSurvey:
             )
 
     async def _ask(self, part: _Part, make: Callable[[], list[Question]]) -> None:
-        """Ask the questions of one part at once."""
+        """Ask the questions of one part at once; if they cannot be made, that is its line, and no other part ends."""
+        try:
+            questions = make()
+        except ConsoleError as error:
+            self._put_unknown(part, error)
+            return
         async with asyncio.TaskGroup() as tasks:
-            for number, question in enumerate(make()):
+            for number, question in enumerate(questions):
                 self._waiting[part, number] = question
                 tasks.create_task(self._answer((part, number), question))
 
@@ -218,14 +228,20 @@ class LaunchSurvey:
         self._changed()
 
     async def _guarded(self, part: _Part, work: Coroutine[Any, Any, None]) -> None:
-        """Carry out a part; what cannot even be asked, as a root cannot be read, is its one unknown line."""
+        """Carry out a part; what cannot even be asked, as a root cannot be read, is an unknown line at its end."""
         try:
             await work
         except* ConsoleError as group:
-            error = group.exceptions[0]
-            hint = f"Run eksml-tui validate {self._blueprint.folder}."
-            if isinstance(error, ConsoleError):
-                self._put(part, [line_of(part.name.lower(), unknown(error.message), error.hint or hint)])
+            self._put_unknown(part, _first_of(group))
+
+    def _put_unknown(self, part: _Part, error: ConsoleError) -> None:
+        """Add the line of what kept a part from being asked, in the place of the check that waits, or at its end."""
+        number = next(number for number in count() if (part, number) not in self._found)
+        self._waiting.pop((part, number), None)
+        hint = error.hint or f"Run eksml-tui validate {self._blueprint.folder}."
+        check = part.name.lower().replace("_", " ")
+        self._found[part, number] = line_of(check, unknown(error.message), hint)
+        self._changed()
 
     def _put(self, part: _Part, lines: Iterable[DoctorLine]) -> None:
         for number, line in enumerate(lines):
@@ -238,6 +254,12 @@ class LaunchSurvey:
         self._waiting[part, 0] = Question(check, _nothing, "", is_blocking=is_blocking)
         yield  # not after an exception: what was cancelled has no answer
         del self._waiting[part, 0]
+
+
+def _first_of(group: BaseExceptionGroup[ConsoleError]) -> ConsoleError:
+    """Return the first error of a group, whose errors may be groups themselves."""
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 async def _nothing() -> Observation:

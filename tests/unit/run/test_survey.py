@@ -166,6 +166,40 @@ async def test_a_launch_into_a_cluster_asks_that_cluster(pool: SessionPool, tmp_
     assert "cluster" not in by_name(own)
 
 
+@pytest.mark.parametrize(
+    ("broken", "check"), [("operator_questions", "operators"), ("cluster_questions", "cluster questions")]
+)
+async def test_questions_that_cannot_be_made_are_one_unknown_line_and_take_no_other_away(
+    broken: str, check: str, pool: SessionPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9"))
+    whole = a_survey(pool, "bionemo-esm1nv", existing_cluster=True, target=target)
+    await whole.run(seconds=PATIENCE_SECONDS)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RefusedError("The root cannot be read.")
+
+    monkeypatch.setattr(surveys, broken, refuse)
+    survey = a_survey(pool, "bionemo-esm1nv", existing_cluster=True, target=target)
+    await survey.run(seconds=PATIENCE_SECONDS)
+    line = by_name(survey)[check]
+    assert (line.result, line.detail) == (CheckResult.UNKNOWN, "The root cannot be read.")
+    assert line.remedy.startswith("Run eksml-tui validate ")
+    part = surveys._Part[check.upper().replace(" ", "_")]
+    assert {place for place in whole._found if place[0] is not part} <= survey._found.keys()
+    assert survey.waiting == ()
+
+
+async def test_an_error_in_groups_within_groups_is_a_line_after_those_of_its_part(pool: SessionPool) -> None:
+    async def fail() -> None:
+        raise ExceptionGroup("", [ExceptionGroup("", [ExceptionGroup("", [RefusedError("No.", hint="Ask.")])])])
+
+    survey = a_survey(pool)
+    for _ in range(2):
+        await survey._guarded(surveys._Part.ACCOUNT, fail())
+    assert [(line.check, line.detail, line.remedy) for line in survey.lines] == [("account", "No.", "Ask.")] * 2
+
+
 async def test_sessions_are_those_of_the_pool_only_inside_of_it(pool: SessionPool) -> None:
     with pooled(pool):
         async with aws_session(REGION) as first, aws_session(REGION) as second:
