@@ -79,7 +79,8 @@ class CommandDispatcher:
             if isinstance(command, str):
                 command = expanded(command, self._services.settings.aliases)
             call = parse_typed(command, self._services.objects.knows) if isinstance(command, str) else command
-            self._show_cluster_of(call)
+            if not (call.command.is_mutation and _names_objects(call)):
+                self._show_cluster_of(call)
             call = with_whole_run(with_selected_run(call, self._workspace.current.subject()), self._services.runs)
             self._refuse_mutation(call)
         except ConsoleError as error:
@@ -96,7 +97,7 @@ class CommandDispatcher:
                 something.
             ConsoleError: The command failed.
         """
-        if not getattr(call.arguments, "object", "") and not getattr(call.arguments, "job", ""):
+        if not _names_objects(call):
             self._show_cluster_of(call)
         self._refuse_mutation(call)
         await self._carry_out(with_whole_run(call, self._services.runs))
@@ -198,6 +199,8 @@ class CommandDispatcher:
     def _show_cluster_of(self, call: Call) -> None:
         """Put the cluster of the selected row on screen, before a command about objects: it is the one that is meant.
 
+        Not for a change of objects that are named: these are of the cluster that the header names.
+
         Raises:
             RefusedError: The marked rows are of several clusters.
         """
@@ -223,6 +226,11 @@ class CommandDispatcher:
 
 
 _ONE_CLUSTER = "Mark those of one, and later those of the other; :mark clear drops all marks."
+
+
+def _names_objects(call: Call) -> bool:
+    """Return whether objects, or a job, are named in the call, instead of selected."""
+    return any(getattr(call.arguments, name, "") for name in ("object", "job"))
 
 
 def expanded(line: str, aliases: Mapping[str, str]) -> str:

@@ -70,18 +70,22 @@ async def resolve_targets(
     Raises:
         MissingError: Nothing is selected, or there is no such object.
         ConflictError: Another object has the name of one that was meant.
-        RefusedError: They are too many, or something else than objects of the cluster.
+        RefusedError: They are too many, something else than objects of the cluster, or of another cluster than the one
+            on screen, which may have changed while its connection was waited for.
     """
     from actions.cluster.objects.operations import identify
 
-    await services.cluster.wait_connected()
+    cluster = services.cluster
+    await cluster.wait_connected()
+    services.followed.require_on_screen(cluster)
     if text:
         targets = [await _named(services, workspace, part.strip(), kind) for part in text.split(",") if part.strip()]
     else:
-        targets = [await _target_of(services, subject) for subject in _chosen(workspace)]
+        targets = [await _target_of(services, subject) for subject in _chosen(services, workspace)]
     if len(targets) > _MOST:
         raise RefusedError(f"{len(targets)} objects at once are too many; {_MOST} is the most.")
-    session = services.cluster.session
+    services.followed.require_on_screen(cluster)
+    session = cluster.session
     return tuple(await asyncio.gather(*(identify(session, target) for target in targets)))
 
 
@@ -126,12 +130,20 @@ async def confirmation_of_change(
     return Confirmation(title, lines, word=word, word_is=word_is), Call(call.command, arguments)
 
 
-def _chosen(workspace: PaneWorkspace) -> Sequence[Subject]:
-    marked = workspace.current.marked()
+def _chosen(services: ConsoleServices, workspace: PaneWorkspace) -> Sequence[Subject]:
+    """Return the marked objects, else the selected one: all of the cluster on screen.
+
+    Raises:
+        MissingError: Nothing is selected.
+        RefusedError: One is of another cluster.
+    """
     subject = workspace.current.subject()
-    if not marked and subject is None:
+    chosen = workspace.current.marked() or ((subject,) if subject is not None else ())
+    if not chosen:
         raise MissingError("Nothing is selected.", hint="Put the cursor on an object, or name it: kind/name.")
-    return marked or ((subject,) if subject is not None else ())
+    if any(one.cluster not in ("", services.followed.on_screen.key) for one in chosen):
+        raise RefusedError("Another cluster is on screen now: nothing was changed.", hint="Begin again.")
+    return chosen
 
 
 async def _target_of(services: ConsoleServices, subject: Subject) -> Target:

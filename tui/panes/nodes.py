@@ -183,7 +183,7 @@ class NodesPane(TablePane[NodeRow]):
     def subject(self) -> Subject | None:
         """Return the node under the cursor."""
         row = self.table.selected_row
-        return None if row is None else Subject("Node", row.node.name, cluster=row.context)
+        return None if row is None else Subject("Node", row.node.name, uid=row.node.uid, cluster=row.context)
 
     def marked(self) -> tuple[Subject, ...]:
         """Return the marked nodes."""

@@ -58,7 +58,7 @@ async def test_going_into_a_node_opens_its_pods() -> None:
         await wait_for(pilot, lambda: app.entered, "the node was entered")
 
     assert app.entered == ["open pods of=node-1"]
-    assert app.pane.subject() == Subject("Node", "node-1")
+    assert app.pane.subject() == Subject("Node", "node-1", uid="uid-node-1")
 
 
 async def test_the_cursor_stays_on_its_node_when_others_come() -> None:
@@ -74,7 +74,7 @@ async def test_the_cursor_stays_on_its_node_when_others_come() -> None:
         app.pane.refresh_data()
         await settle(pilot)
 
-        assert app.pane.subject() == Subject("Node", "node-c")
+        assert app.pane.subject() == Subject("Node", "node-c", uid="uid-node-c")
 
 
 @pytest.mark.parametrize(

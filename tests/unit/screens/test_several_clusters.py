@@ -40,6 +40,7 @@ class Cluster:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.uid = f"node-of-{name}"
         self.going = asyncio.Event()
         self.going.set()
         self.is_locked = False
@@ -82,7 +83,7 @@ class Cluster:
 
     def _node(self) -> dict[str, object]:
         node = copy.deepcopy(a_node("n1", "g5.12xlarge"))
-        node["metadata"]["uid"] = f"node-of-{self.name}"
+        node["metadata"]["uid"] = self.uid
         node["metadata"]["labels"] |= {
             "topology.kubernetes.io/region": "us-west-2",
             "eks.amazonaws.com/capacityType": "ON_DEMAND",
@@ -214,6 +215,53 @@ async def test_a_change_is_of_the_cluster_of_the_selected_row_and_its_question_n
         await settle(pilot)
         await pilot.press("n")
     assert (len(west.patched), len(east.patched)) == (0, 1)
+
+
+async def test_a_change_is_refused_if_the_selected_row_is_of_another_cluster_when_it_is_read(
+    west: Cluster, east: Cluster, settings: ConsoleSettings
+) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        pane = await select(pilot, app, EAST)
+        feed = services_of(app).clusters[1].feed
+        await feed.wait_connected()
+        feed._connected.clear()
+        app.dispatcher.submit("cordon")
+        await settle(pilot)
+        assert services_of(app).followed.on_screen.key == EAST
+        pane.table.select(f"n1 {WEST}")
+        feed._connected.set()
+        await shows(pilot, app, "Another cluster is on screen now: nothing was")
+        assert not isinstance(app.screen, ConfirmModal)
+    assert west.patched + east.patched == []
+
+
+async def test_the_node_under_the_cursor_is_meant_and_no_other_of_its_name(
+    east: Cluster, settings: ConsoleSettings
+) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await select(pilot, app, EAST)
+        east.uid = "of-the-next-node"
+        app.dispatcher.submit("cordon")
+        await wait_for(pilot, lambda: bool(app._notifications), "the refusal")
+        assert not isinstance(app.screen, ConfirmModal)
+    assert east.patched == []
+
+
+async def test_an_object_that_is_named_for_a_change_is_of_the_cluster_on_screen_wherever_the_cursor_is(
+    west: Cluster, east: Cluster, settings: ConsoleSettings
+) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE) as pilot:
+        await select(pilot, app, EAST)
+        app.dispatcher.submit("cordon node/n1")
+        await shows(pilot, app, "cluster west · region us-west-2 · account 111122223333", "Cordon Node n1?")
+        await settle(pilot)
+        await pilot.press("y")
+        await wait_for(pilot, lambda: bool(west.patched), "the change")
+        assert services_of(app).followed.on_screen.key == WEST
+    assert east.patched == []
 
 
 async def test_a_plugin_gets_the_context_of_the_selected_row(settings: ConsoleSettings) -> None:
