@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence, Set
 
 from actions.base.errors import ConfigError, ConsoleError, MissingError, ParameterError, RefusedError, ToolError
 from actions.base.executors import in_thread
@@ -26,15 +25,30 @@ from tui.present.subject import Subject
 from tui.screens.confirm import BODY_COLUMNS, Confirmation
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keymap import ConsolePlugin
-from tui.settings.plugins import ALL, CONTAINERS, filled, kind_of_scope, names_in, panes_of, typed_line, what_is_wrong
+from tui.settings.plugins import (
+    ALL,
+    CONTAINERS,
+    filled,
+    is_one_placeholder,
+    kind_of_scope,
+    names_in,
+    panes_of,
+    typed_line,
+    what_is_wrong,
+)
 
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish"})
-_HARMLESS = re.compile(r"[\w.,:/@%+=~^ -]*")
-"""Values in which no shell finds anything to carry out."""
+_SHELLS = frozenset(
+    {
+        *("sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "pwsh", "eval"),
+        *("busybox", "toybox", "watch", "ssh", "xargs", "parallel", "su", "runuser", "script", "tmux", "screen"),
+    }
+)
+"""Shells, and programs that give their arguments to one."""
+_BETWEEN_WORDS = re.compile(r"""[^\w.+-]+""")
+_HARMLESS = re.compile(r"[\w.,:/@%+=~^-]*")
+"""Values that are one word to a shell, and in which it finds nothing to carry out."""
 _SIGNS = re.compile(r"[^\x20-\x7e\w]+")
 """Bars, and the signs of states, which stand in cells beside their words."""
-_TYPED = ("FILTER", "INPUT_")
-"""The beginnings of values that the operator has typed."""
 _LONGEST_SECONDS = 24 * 3600.0
 
 
@@ -85,9 +99,11 @@ class PluginCommand:
                 f"{plugin.name} is for {', '.join(plugin.scopes)}, not for {subject.title()} here.",
                 hint=f"It works in {panes}.",
             )
-        values = _inputs(plugin, arguments.set) | self._values(pane, subject)
+        inputs = _inputs(plugin, arguments.set)
+        typed = {*inputs, *(["FILTER"] if pane.active_filter else [])}
+        values = inputs | self._values(pane, subject)
         values |= await in_thread("plugin", self._of_context)
-        argv = _argv(plugin, values)
+        argv = _argv(plugin, values, typed)
         if plugin.is_confirmed and not await self._app.confirm(self._question(plugin, subject, argv)):
             return
         environment = {**os.environ, **({"KUBECONFIG": values["KUBECONFIG"]} if values["KUBECONFIG"] else {})}
@@ -189,28 +205,62 @@ def _inputs(plugin: ConsolePlugin, typed: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _argv(plugin: ConsolePlugin, values: Mapping[str, str]) -> list[str]:
-    """Return the words that start a plugin. Values go into the text of a shell only if it finds nothing in them.
+def _argv(plugin: ConsolePlugin, values: Mapping[str, str], typed: Set[str]) -> list[str]:
+    """Return the words that start a plugin.
+
+    Args:
+        plugin: The plugin.
+        values: By the name of the placeholder.
+        typed: Names of the values that the operator has typed; all others are of the cluster and the kubeconfig.
 
     Raises:
-        RefusedError: A value of the cluster has signs that a shell would carry out.
+        ConfigError: It has no command.
+        MissingError: A column is not shown.
+        RefusedError: A value that was not typed would be taken for an option, or be carried out by a shell.
     """
-    wanted = {name for text in plugin.args for name in names_in(text)}
-    for name in sorted(wanted - values.keys()):
+    texts = (plugin.command, *plugin.args)
+    for name in sorted({name for text in texts for name in names_in(text)} - values.keys()):
         if name.startswith("COL-"):
             raise MissingError(f"{plugin.name} needs the column {name[4:]}.", hint=f"Shown: {_columns(values)}.")
-    if Path(plugin.command).name in _SHELLS:
-        for name in sorted(wanted & values.keys()):
-            if not name.startswith(_TYPED) and not _HARMLESS.fullmatch(values[name]):
-                shown = one_line(values[name], limit=80)
-                raise RefusedError(
-                    f"{plugin.name} would put ${name} into a shell: {shown!r} has signs that it carries out.",
-                    hint="Write the plugin without a shell.",
-                )
-    command = filled(plugin.command, values)
-    if not command:
+    argv = [filled(text, values) for text in texts]
+    if not argv[0]:
         raise ConfigError(f"{plugin.name} has no command.")
-    return [command, *(filled(text, values) for text in plugin.args)]
+    has_shell = any(_has_shell(word) for word in argv)
+    for text in texts:
+        for name in names_in(text):
+            if name in values and name not in typed:
+                _refuse_harm(plugin, name, values[name], is_word=is_one_placeholder(text) and not has_shell)
+    return argv
+
+
+def _has_shell(text: str) -> bool:
+    """Return whether one of the words of an argument is a shell: `/bin/sh`, `env bash -c date`, `sh;`."""
+    return not _SHELLS.isdisjoint(_BETWEEN_WORDS.split(text))
+
+
+def _refuse_harm(plugin: ConsolePlugin, name: str, value: str, *, is_word: bool) -> None:
+    """Refuse a value that was not typed, if a program would find more in it than a value.
+
+    Args:
+        plugin: The plugin.
+        name: Of the placeholder.
+        value: Of the cluster, or the kubeconfig.
+        is_word: It is an argument by itself, and there is no shell; else only signs that mean nothing to one pass.
+
+    Raises:
+        RefusedError: It begins as an option does, or has signs of a shell.
+    """
+    shown = one_line(value, limit=80)
+    if value.startswith("-"):
+        raise RefusedError(
+            f"{plugin.name} would take ${name} for an option: {shown!r} begins with '-'.",
+            hint="Choose another object, or another placeholder.",
+        )
+    if not is_word and not _HARMLESS.fullmatch(value):
+        raise RefusedError(
+            f"{plugin.name} would put ${name} into a shell or a text: {shown!r} has a blank or a sign of a shell.",
+            hint="Write the plugin without a shell, with the placeholder as an argument by itself.",
+        )
 
 
 def _columns(values: Mapping[str, str]) -> str:

@@ -240,6 +240,11 @@ def names_in(text: str) -> list[str]:
     return [(match[2] or match[4]).upper() for match in _PLACEHOLDER.finditer(text)]
 
 
+def is_one_placeholder(text: str) -> bool:
+    """Return whether a text is a placeholder and nothing beside it."""
+    return _PLACEHOLDER.fullmatch(text) is not None
+
+
 def typed_line(plugin: ConsolePlugin) -> str:
     """Return the line that starts a plugin; its inputs have their defaults."""
     inputs = (f"{one.name}={shlex.quote(one.default) if one.default else ''}" for one in plugin.inputs)

@@ -159,8 +159,61 @@ async def test_no_value_of_the_cluster_is_carried_out_by_a_shell(tmp_path: Path)
     await stage.start(line="$(date); ls")  # typed by the operator
     assert stage.started[0][0][-1] == "echo Running $(date); ls"
     stage.pane.cells = {"NAME": "web-0", "STATUS": "$(reboot)"}
-    with pytest.raises(RefusedError, match="has signs that it carries out"):
+    with pytest.raises(RefusedError, match="has a blank or a sign of a shell"):
         await stage.start()
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        ("env", ("bash", "-c", "echo $COL-STATUS")),
+        ("sudo", ("sh", "-c", "$COL-STATUS")),
+        ("env", ("-S", "bash -c", "$COL-STATUS")),
+        ("watch", ("$COL-STATUS",)),
+        ("ssh", ("host", "$COL-STATUS")),
+        ("xargs", ("$COL-STATUS",)),
+        ("busybox", ("sh", "-c", "$COL-STATUS")),
+        ("/bin/sh", ("-c", "$0", "$COL-STATUS")),
+        ("python3", ("-c", "print('$COL-STATUS')")),
+        ("run-$COL-STATUS", ()),
+    ],
+)
+@pytest.mark.parametrize("status", ["$(reboot)", "x --all -A", "a;b", "'"])
+async def test_no_shell_behind_another_word_gets_blanks_or_signs(
+    command: str, args: tuple[str, ...], status: str, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path, a_plugin(command=command, args=args))
+    stage.pane.cells = {"NAME": "web-0", "STATUS": status}
+    with pytest.raises(RefusedError, match=r"say would put \$COL-STATUS into a shell or a text"):
+        await stage.start()
+    assert stage.started == []
+
+
+async def test_without_a_shell_an_argument_by_itself_may_have_any_signs(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, a_plugin(args=("--watch", "${COL-STATUS}")))
+    stage.pane.cells = {"NAME": "web-0", "STATUS": "$(reboot) x --all"}
+    await stage.start()
+    assert stage.started[0][0] == ["echo", "--watch", "$(reboot) x --all"]
+
+
+async def test_the_filter_counts_as_typed_only_while_there_is_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, a_plugin(command="bash", args=("-c", "echo $FILTER")))
+    stage.pane.on = Subject("Pod", "$(reboot)", "work")
+    with pytest.raises(RefusedError, match=r"\$FILTER into a shell"):
+        await stage.start()
+    stage.pane.table.filter_text = "a|b"
+    await stage.start()
+    assert stage.started[0][0] == ["bash", "-c", "echo a|b"]
+
+
+@pytest.mark.parametrize("text", ["$COL-STATUS", "--of=$COL-STATUS", "sh $COL-STATUS"])
+async def test_no_value_of_the_cluster_is_an_option_and_a_typed_one_may_be(text: str, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, a_plugin(args=(text, "$INPUT_X"), inputs=(PluginInput("x", "string"),)))
+    await stage.start(x="-A")
+    assert stage.started[0][0][2] == "-A"
+    stage.pane.cells = {"NAME": "web-0", "STATUS": "-A"}
+    with pytest.raises(RefusedError, match=r"would take \$COL-STATUS for an option: '-A' begins with '-'"):
+        await stage.start(x="-A")
 
 
 async def test_a_program_that_fails_is_told_and_one_behind_tells_its_end(tmp_path: Path) -> None:

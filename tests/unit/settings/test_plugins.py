@@ -9,7 +9,7 @@ import pytest
 from actions.base.errors import InputError
 from tui.settings.keymap import Keymap, PluginInput
 from tui.settings.keys import KeyContext, footer, help_page
-from tui.settings.plugins import filled, panes_of, typed_line, what_is_wrong, with_plugins
+from tui.settings.plugins import filled, is_one_placeholder, panes_of, typed_line, what_is_wrong, with_plugins
 
 PLAIN = "description: say it, scopes: [pods], command: echo"
 
@@ -140,6 +140,14 @@ VALUES = {"NAME": "web-0", "COL-READY": "true", "COL-CPU/L": "5%", "COL-N": "1",
 )
 def test_placeholders_are_those_of_k9s(text: str, found: str) -> None:
     assert filled(text, VALUES) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("$NAME", True), ("${COL-CPU/L}", True), ("$!COL-X", True), ("a$NAME", False), ("$NAME;", False), ("", False)],
+)
+def test_an_argument_is_one_placeholder_or_has_more(text: str, is_one: bool) -> None:
+    assert is_one_placeholder(text) == is_one
 
 
 def test_a_value_fits_its_input() -> None:
