@@ -174,7 +174,8 @@ class AlarmCompanion:
         """Return the reason for which an alarm was not sent; empty if it was."""
         try:
             return await send(self._ways, way, message, self._clock)
-        except (OSError, ValueError, RuntimeError) as error:  # recorded, too: the alarm is not tried for ever
+        # recorded, too: the alarm is not tried for ever
+        except (OSError, ValueError, RuntimeError, ArithmeticError) as error:
             return one_line(redact(f"Unexpected {type(error).__name__}: {error}"))
 
 

@@ -21,12 +21,15 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.decoding import decode_json
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError
+from actions.base.numbers import MOST_DIGITS, moment
 from actions.base.untrusted import one_line
 from actions.blueprint.render import MANAGED_BY, MANAGER
 from actions.cluster.auth.session import KubeSession, decode_document
 from actions.cluster.objects.operations import Target
 from actions.fleet.quantity import format_usd
+from actions.run.alarms.alarm_companion import CONFIG
 from actions.run.alarms.causes import Alarm
+from actions.run.alarms.ways import HOOK, WEBHOOK
 from actions.run.context.operator import present_operator
 from actions.run.limits.options import moment_text
 from actions.run.limits.rules import IDLE_NEAR_SHARE
@@ -51,6 +54,8 @@ ALARMS = "eksml.dev/alarms"
 """The annotation with the alarms."""
 _KEPT_SECONDS = 3600.0
 """An alarm that is over counts for so long among those of an hour."""
+_WAYS = frozenset({HOOK, WEBHOOK, CONFIG})
+_MOST_SEQ = 10**MOST_DIGITS
 
 
 class IdleRule(msgspec.Struct, frozen=True):
@@ -263,12 +268,27 @@ class JobJournal:
 
 
 def _alarms_in(annotations: object) -> tuple[AlarmView, ...]:
-    """Return the alarms in a Lease, which others may write: none if they cannot be read."""
+    """Return the alarms in a Lease, which others may write: none if they cannot be read.
+
+    Those whose time or number is beyond what can be written are left out; texts become one line, as they are sent.
+    """
     text = annotations.get(ALARMS) if isinstance(annotations, dict) else ""
     try:
-        return decode_json(str(text).encode(), tuple[AlarmView, ...])
+        found = decode_json(str(text).encode(errors="replace"), tuple[AlarmView, ...])
     except msgspec.MsgspecError:
         return ()
+    return tuple(_plain(one) for one in found if moment(one.at) is not None and 0 < one.seq < _MOST_SEQ)
+
+
+def _plain(alarm: AlarmView) -> AlarmView:
+    """Return an alarm of a Lease with its texts on one line, and the ways that there are."""
+    return replace(
+        alarm,
+        place=one_line(alarm.place),
+        text=one_line(alarm.text),
+        ways=tuple(way for way in alarm.ways if way in _WAYS),
+        sent=tuple(AlarmSent(alarm.seq, one.way, one_line(one.error)) for one in alarm.sent if one.way in _WAYS),
+    )
 
 
 def _view_of(title: str, cluster: ClusterName, now: float) -> RunView:

@@ -15,10 +15,11 @@ from actions.cluster.objects.operations import Target
 from actions.run.alarms.alarm_companion import AlarmCompanion
 from actions.run.alarms.causes import Alarm
 from actions.run.alarms.job_guard import ALARMS, LEASE_SECONDS, RENEW_SECONDS, IdleRule, JobJournal
+from actions.run.alarms.send import Message
 from actions.run.alarms.ways import AlarmWays
 from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.state.alarms import AlarmName
-from actions.run.state.records import AlarmKind
+from actions.run.state.records import AlarmKind, AlarmSent
 from actions.run.state.view import RunView
 from tests.support.builders import NOW
 from tests.support.virtual import VirtualClock, run_virtually
@@ -146,6 +147,38 @@ def test_a_guard_that_is_started_again_sends_nothing_twice_and_bad_notes_count_f
         assert other.told == [CRASH.text]
 
     run_virtually(body())
+
+
+def test_alarms_that_others_wrote_are_taken_only_as_far_as_they_can_be_sent() -> None:
+    good = {"seq": 7, "at": AT, "kind": "pods", "place": "a\x1b[31m\nb", "text": "up\x1b]0;x\x07\n$(date)"}
+    good |= {
+        "ways": ["hook", "pigeon"],
+        "sent": [{"kind": "alarm_sent", "seq": 10**30, "way": way} for way in ("pigeon", "webhook")],
+    }
+    bad = [good | {"at": at} for at in (1e300, -1.0, 4.2e9)] + [good | {"seq": seq} for seq in (0, 2**63 - 1, 2**64)]
+
+    async def body() -> None:
+        clock, cluster = VirtualClock(), Cluster()
+        await Guard(cluster, clock).journal.is_held()
+        cluster.lease["spec"]["holderIdentity"] = ""
+        cluster.lease["metadata"]["annotations"][ALARMS] = json.dumps([*bad, good])
+        guard = Guard(cluster, clock)
+        assert await guard.journal.is_held()
+        (kept,) = (await guard.journal.view()).alarms
+        assert (kept.seq, kept.place, kept.text) == (7, "a b", "up $(date)")
+        assert (kept.ways, kept.sent) == (("hook",), (AlarmSent(7, "webhook"),))
+        assert await guard.look(CRASH)
+        assert CRASH.text in guard.told
+
+    run_virtually(body())
+
+
+async def test_an_alarm_whose_time_cannot_be_written_ends_with_a_reason() -> None:
+    clock = VirtualClock()
+    journal = JobJournal(cast("KubeSession", Cluster()), JOB, "llama", clock, lambda _: None)
+    companion = AlarmCompanion(journal, Guard(Cluster(), clock).found, lambda: AlarmWays(hook=("true",)), clock)
+    reason = await companion._tried("hook", Message("k", "pods", "llama", "It crashed.", 1e300))
+    assert reason.startswith("Unexpected OverflowError")
 
 
 GONE = Alarm(AlarmName(AlarmKind.FAILED, "gone"), f"{TITLE} is gone.")
