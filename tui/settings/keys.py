@@ -295,11 +295,11 @@ plugins:
 Placeholders are `$NAME`, `$NAMESPACE`, `$POD`, `$CONTAINER`, `$FILTER`, `$CONTEXT`, `$CLUSTER`, `$USER`, `$GROUPS`,
 `$KUBECONFIG`, `$RESOURCE_GROUP`, `$RESOURCE_VERSION`, `$RESOURCE_NAME`, `$COL-STATUS` (a column that is shown) and
 `$INPUT_SIZE`; also `${NAME}`, and `$!COL-X` for the opposite. A program gets them as words of its own, without a
-shell. A value that was not typed is refused where it begins with `-`; and with a blank or a sign of a shell, where it is
-part of an argument, or where a shell (or `watch`, `ssh`) is among the words. In front it has the terminal until it ends;
-in the background it ends with the console, at the latest after a day, and its end is shown. One with `dangerous` or `confirm` is confirmed first, and inputs are typed after `:`. A read-only console
-refuses all. A key that means something in the panes of a plugin is refused with its line, also with `override`: move
-that one in keys.yaml.
+shell. A value that was not typed is refused where it begins with `-`; and with a blank or a sign of a shell, where it
+is part of an argument, or where a shell (or `watch`, `ssh`) is among the words. In front it has the terminal until it
+ends; in the background it ends with the console, at the latest after a day, and its end is shown. One with `dangerous`
+or `confirm` is confirmed first, and inputs are typed after `:`. A read-only console refuses all. A key that means
+something in the panes of a plugin is refused with its line, also with `override`: move that one in keys.yaml.
 """
 
 
