@@ -140,7 +140,7 @@ def test_a_webhook_that_never_answers_holds_up_no_stage_and_is_given_up(
     assert done.returncode == 0, done.stderr
     (folder,) = program.run_folders()
     wait(lambda: webhook.got, "the call that hangs")  # type: ignore[attr-defined]
-    wait(lambda: (tmp_path / "out").exists(), "the hook, which does not wait for the webhook")
+    wait((tmp_path / "out").exists, "the hook, which does not wait for the webhook")
     send_request(folder, RequestKind.RETRY, start=False)
     wait(lambda: load_run(folder).stage("train").attempt == 2, "the second attempt", deadline_seconds=SOON_SECONDS)
     first = load_run(folder).alarms[0]
