@@ -171,7 +171,7 @@ class _Stage:
         self._statuses: dict[tuple[str, str], Document] = {}
         self._awaited: Condition = lambda _: False
         self._has_held = False
-        """What is awaited was so after some change: what passes within a second is between two looks."""
+        """The condition held after some change: one that passes within a second is between two looks."""
 
     def follow(self, cache: Cache) -> None:
         """Take in what a cache is told of."""
