@@ -311,7 +311,7 @@ class Journal:
         """Return the lease as stored, `None` if there is none; its holder may be dead.
 
         Raises:
-            JournalUnwritableError: It cannot be read, so nobody knows whose it is.
+            JournalUnwritableError: It cannot be read: its holder is not known.
         """
         with _translated(self.path):
             return _lease_in(require_block(lease_path(self.path.parent)))
