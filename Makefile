@@ -17,7 +17,7 @@ help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 LOCK = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
-	--no-emit-trusted-host --no-emit-find-links --no-annotate
+	--no-emit-trusted-host --no-emit-find-links --no-annotate $(ARGS)
 # Modules are compiled when they are first imported: most of what is installed never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
@@ -79,7 +79,7 @@ types: $(STAMP)  ## mypy --strict
 layers: $(STAMP)  ## who may import whom
 	$(BIN)/lint-imports
 
-lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it
+lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it; ARGS=--upgrade for the newest
 	$(PIP) pip-tools
 	$(LOCK) --extra demo --build-deps-for wheel --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
