@@ -10,7 +10,7 @@ SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster realnode schedules fuzz
+.PHONY: help demo test integration durations snapshots check lint types layers lock release keys schema pictures clean bench realcluster realnode schedules fuzz
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -85,6 +85,16 @@ lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the progra
 	$(LOCK) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
 	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
 	@mv $(VENV)/dev.lock requirements-dev.lock
+
+# The same bytes from the same commit, whenever and wherever: times in both archives are the commit's.
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: $(STAMP)  ## wheel, sdist, the list of what they need (CycloneDX) and checksums, in dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	sed "s/^dynamic = .*/version = \"$$($(BIN)/eksml-tui --version | cut -d' ' -f2)\"/" pyproject.toml > $(VENV)/release.toml
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject $(VENV)/release.toml --output-reproducible \
+		--output-file dist/eksml-tui.cdx.json
+	cd dist && sha256sum * > SHA256SUMS
 
 schema: $(STAMP)  ## the JSON Schema of blueprints anew from the model
 	$(BIN)/python -P -c "from actions.blueprint.schema import schema_text; print(schema_text(), end='')" \
