@@ -62,6 +62,16 @@ def test_the_project_has_one_address() -> None:
     assert named == {address}
 
 
+def test_the_licence_and_classifiers_agree_with_what_is_declared() -> None:
+    project = PROJECT["project"]
+    versions = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
+    assert f">={versions[0]}" == project["requires-python"]
+    asked = re.search(r"PYTHONS:-([\d. ]+)", (ROOT / ".ci" / "wheel").read_text("utf-8"))
+    assert asked is not None
+    assert asked[1].split() == versions, "each of them is tried where it is there"
+
+
 @pytest.mark.parametrize(("schema", "file"), [("github-workflows", WORKFLOW), ("github-actions", ACTION)])
 def test_githubs_files_are_valid_by_its_schemas(schema: str, file: Path) -> None:
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", str(file)]
@@ -97,3 +107,42 @@ def test_the_notes_of_a_release_are_the_part_of_the_changelog_for_its_version(tm
     written = file.read_text("utf-8")
     assert 20 < len(written.splitlines()) < 100, "one page"
     assert "\n## " not in written
+
+
+def test_the_action_plays_a_script_and_writes_reports_and_a_summary(tmp_path: Path) -> None:
+    """Its second step as it stands, with a program in the place of the one that its first step installs."""
+    action = safe_load(ACTION.read_text("utf-8"))
+    install, rehearse = action["runs"]["steps"]
+    assert '"$GITHUB_ACTION_PATH[demo]"' in install["run"], "the version of the tag that the action was taken from"
+    program = tmp_path / "temp" / "eksml-tui" / "bin" / "eksml-tui"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(Path(sys.executable).parent / "eksml-tui")
+    script = tmp_path / "a script.yaml"
+    script.write_text("eksml-script: 1\nsteps:\n- open: nodes\n- expect: {text: 'nodes that no cluster has'}\n")
+    inputs = {"SCRIPT": script.name, "BLUEPRINTS": "", "ARTIFACTS": "out of it"}
+    assert set(rehearse["env"]) == set(inputs)
+    files = {"GITHUB_OUTPUT": tmp_path / "output", "GITHUB_STEP_SUMMARY": tmp_path / "step_summary_1"}
+    places = {"RUNNER_TEMP": tmp_path / "temp", "HOME": tmp_path, "PATH": os.environ["PATH"]}
+    environment = {name: str(value) for name, value in (inputs | files | places).items()}
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", rehearse["run"]]
+    done = subprocess.run(bash, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert files["GITHUB_OUTPUT"].read_text().splitlines() == [
+        "junit=out of it/junit.xml", "report=out of it/report.json",
+    ]  # fmt: skip
+    assert 'failures="1"' in (tmp_path / "out of it" / "junit.xml").read_text()
+    assert "| failed |" in files["GITHUB_STEP_SUMMARY"].read_text()
+
+
+def test_the_container_is_made_in_two_stages_for_a_user_without_rights() -> None:
+    lines = [line for line in (ROOT / "Containerfile").read_text("utf-8").splitlines() if line and line[0] not in "# "]
+    stages = [line for line in lines if line.startswith("FROM ")]
+    assert stages == ["FROM ${BASE} AS build", "FROM ${BASE}"]
+    (base,) = (line.partition("=")[2] for line in lines if line.startswith("ARG BASE="))
+    assert re.fullmatch(r"python:3\.\d+-slim", base), "no registry"
+    final = lines[lines.index(stages[-1]) :]
+    assert "USER 1000:1000" in final
+    assert not [line for line in final if line.startswith("COPY ") and "--from=build" not in line]
+    copied = {word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1] if "--" not in word}
+    assert {name for name in copied if not (ROOT / name.lstrip("/")).exists()} == {"/opt/eksml-tui"}
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied
