@@ -382,8 +382,8 @@ async def test_the_junit_report_counts_failures(world: FakeWorld, tmp_path: Path
 
 async def test_the_summary_is_a_table_in_which_no_text_is_markup(world: FakeWorld, tmp_path: Path) -> None:
     report, _ = await played("steps:\n- launch: b\n- expect: {text: '![a](b)|<x>'}\n- press: j", world, tmp_path)
-    write_summary(report, tmp_path / "summary.md")
-    head, _, *rows = (line for line in (tmp_path / "summary.md").read_text().splitlines() if line)
+    write_summary(report, tmp_path / "summary")
+    head, _, *rows = (line for line in (tmp_path / "summary").read_text().splitlines() if line)
     assert re.fullmatch(r"### [^ ]+: failed after \d+ s", head)
     assert [re.split(r"(?<!\\)\|", row)[3].strip() for row in rows[-3:]] == ["passed", "failed", "skipped"]
     assert r"\!\[a\]\(b\)\|\<x\>" in rows[-2]
