@@ -379,9 +379,14 @@ def _read(commands: Commands) -> None:
 
 
 def _blueprints(commands: Commands) -> None:
-    listing = commands.add_parser("blueprints", help="list the blueprints, or show one")
-    listing.add_argument("id", nargs="?", default="", metavar="ID", help="the blueprint to show; empty: list all")
-    output_option(listing)
+    blueprints = commands.add_parser("blueprints", help="list the blueprints, or show one")
+    output_option(blueprints)
+    verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
+    listing = verbs.add_parser("list", help="list all blueprints, as without a verb")
+    output_option(listing, suppress=True)
+    show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
+    show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
+    output_option(show, suppress=True)
 
 
 def _validate(commands: Commands) -> None:

@@ -58,8 +58,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "blueprints": (
         "eksml-tui blueprints                     all of them",
-        "eksml-tui blueprints bionemo-esm1nv      one, with its stages and parameters",
+        "eksml-tui blueprints show bionemo-esm1nv      one, with its stages and parameters",
     ),
+    "blueprints list": ("eksml-tui blueprints list -o json        with their folders",),
+    "blueprints show": ("eksml-tui blueprints show bionemo-esm1nv -o csv > parameters.csv",),
     "validate": (
         "eksml-tui validate my-blueprints/*       check each of them",
         "git show :blueprint.yaml | eksml-tui validate -",

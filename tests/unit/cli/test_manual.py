@@ -137,6 +137,8 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("runs show o", ["one-1"]),
         ("runs show -o json la", ["latest"]),
         ("plan llama2", ["llama2-trn1-mpi", "llama2-trn1-ray"]),
+        ("blueprints sh", ["show"]),
+        ("blueprints show llama2", ["llama2-trn1-mpi", "llama2-trn1-ray"]),
         ("plan bionemo-esm1nv --preset reh", ["rehearsal"]),
         ("launch bionemo-esm1nv --preset ", ["rehearsal", "short"]),
         ("launch --preset re", ["rehearsal"]),
