@@ -24,9 +24,9 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.engine.companions import access_of, accompanied, companions_of
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
 from actions.run.output.segments import StreamWriter

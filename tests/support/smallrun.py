@@ -12,9 +12,9 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import send_request
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
 from actions.run.state.records import NodesUsed, RequestKind, RunAccount, TerraformBody

@@ -19,10 +19,10 @@ from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
 from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.engine.limit_guard import LimitGuard
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.folder import kubeconfig_path
-from actions.run.limits.limit_guard import LimitGuard
+from actions.run.journal.runner_journal import RunnerJournal, StageRecorder
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store, require_traces
