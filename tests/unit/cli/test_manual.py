@@ -61,7 +61,7 @@ def test_the_page_of_the_command_line_is_current() -> None:
 
 @pytest.mark.parametrize(
     ("words", "file"),
-    [("rbac", "rbac.yaml"), ("iam launch", "iam/launch.json"), ("schema blueprint", "schema/blueprint.schema.json")],
+    [("rbac", "rbac.yaml"), ("iam launch", "iam/launch.json")],
 )
 def test_a_text_is_printed_as_its_file_holds_it(words: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["print", *words.split()]) == 0
