@@ -38,8 +38,9 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
+from actions.blueprint.render import namespace_of
 from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
 from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
@@ -335,8 +336,7 @@ def create_run(
     """
     refuse_if_readonly(f"the launch of {blueprint.id}")
     chosen = _chosen(blueprint, binding, clock, store_url)
-    makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
-    cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
+    cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster(chosen, binding))
     owner = present_operator(arn=account.arn if account else "")
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
     store_url = str(parse_store(store_url)) if store_url else ""
@@ -447,7 +447,7 @@ def _cluster_of(
     Raises:
         RefusedError: The namespace is one of Kubernetes itself.
     """
-    namespace = target.namespace or binding.text("namespace", blueprint.cluster.namespace)
+    namespace = namespace_of(blueprint, binding, target)
     if namespace in OF_KUBERNETES:
         hint = "Name another one: --namespace NAME."
         raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)
