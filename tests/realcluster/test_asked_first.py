@@ -168,7 +168,7 @@ CLASS = {
     "value": 1,
 }
 TYPES = InstanceTable.load()
-SCOPES = {
+SCOPES: dict[str, dict[str, Any]] = {
     "best effort": {"scopes": ["BestEffort"]},
     "not best effort": {"scopes": ["NotBestEffort"]},
     "terminating": {"scopes": ["Terminating"]},

@@ -348,11 +348,12 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     """Return the checks that could not be made, with the way to an answer: they refuse nothing."""
     if not lines:
         return []
+    from actions.run.checks.observation import said_once
     from actions.run.state.records import CheckResult
 
     return [
         part
-        for line in lines
+        for line in said_once(lines, lambda line: line.check)
         if line.result is CheckResult.UNKNOWN
         for part in _wrapped(f"? {line.check}: {line.detail} → {line.remedy}", Tone.MUTED, width)
     ]

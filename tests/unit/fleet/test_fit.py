@@ -175,10 +175,11 @@ def scope(name: str, operator: str = "Exists", *values: str) -> Document:
     return {"scopeName": name, "operator": operator, "values": list(values)}
 
 
-LARGE = {"priorityClassName": "large"}
+LARGE: Document = {"priorityClassName": "large"}
 ACROSS = [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "namespaceSelector": {}}}]
-AFFINITY = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": ACROSS}}}
-HERE = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}}
+AFFINITY: Document = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": ACROSS}}}
+NEAR = [{"topologyKey": "zone"}]
+HERE: Document = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": NEAR}}}
 
 
 @pytest.mark.parametrize(
