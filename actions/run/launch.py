@@ -39,8 +39,9 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import CopyState, OperatorCopy, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
+from actions.blueprint.render import namespace_of
 from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
 from actions.blueprint.terraform_modules import (
@@ -339,7 +340,7 @@ async def launch_run(order: LaunchOrder, *, require: Callable[[], None], say: Ca
     """Create a run after its operators and Terraform modules were fetched; see `create_run`.
 
     Args:
-        order: Its account is asked for.
+        order: With or without its account, which AWS names.
         require: See `create_run`.
         say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
     """
@@ -382,8 +383,7 @@ def create_run(order: LaunchOrder, *, require: Callable[[], None] = lambda: None
     chosen = order.chosen
     require_preconditions(chosen, binding, store=order.store_url)
     require_together(blueprint, binding, clock.now().date())
-    makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
-    cluster, found_by = _cluster_of(blueprint, binding, order.target, is_made=makes_cluster)
+    cluster, found_by = _cluster_of(blueprint, binding, order.target, is_made=makes_cluster(chosen, binding))
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
     created = replace(
         first,
@@ -488,7 +488,7 @@ def _cluster_of(
     Raises:
         RefusedError: The namespace is one of Kubernetes itself.
     """
-    namespace = target.namespace or binding.text("namespace", blueprint.cluster.namespace)
+    namespace = namespace_of(blueprint, binding, target)
     if namespace in OF_KUBERNETES:
         hint = "Name another one: --namespace NAME."
         raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)

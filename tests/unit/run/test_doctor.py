@@ -46,6 +46,7 @@ from actions.run.store.elsewhere import note_elsewhere
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 from tests.support.fixed_runs import summaries
+from tui.present.blueprints import unknown_lines
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = 3600.0
@@ -91,6 +92,31 @@ def test_a_line_that_has_passed_has_no_remedy_and_a_report_counts() -> None:
         "remedy": "Do it.",
         "blocks_launch": False,
     }
+
+
+def test_what_keeps_several_checks_from_an_answer_is_said_once_with_their_names() -> None:
+    refused = unknown("Not allowed: nodes.")
+    lines = [
+        line_of("core", refused, "Ask."),
+        line_of("taints", passed("None."), ""),
+        line_of("GPUs", refused, "Ask."),
+        line_of("room", refused, "Ask."),
+        line_of("quota", unknown("No answer."), "Ask."),
+    ]
+    assert doctor_table(lines).splitlines() == [
+        "unknown  core    Not allowed: nodes. Unknown for the same reason: GPUs, room.",
+        "                 → Ask.",
+        "pass     taints  None.",
+        "unknown  quota   No answer.",
+        "                 → Ask.",
+        "",
+        "1 pass, 0 fail, 4 unknown",
+    ]
+    (shown, other) = unknown_lines(lines, 200)
+    words = "? core: Not allowed: nodes. Unknown for the same reason: GPUs, room. → Ask."
+    assert "".join(span.text for span in shown) == words
+    assert other[0].text.startswith("? quota")
+    assert [one["check"] for one in msgspec.json.decode(doctor_json(lines, blueprint=""))["checks"]][2] == "GPUs"
 
 
 @pytest.mark.parametrize(
