@@ -57,7 +57,7 @@ def test_every_package_of_the_program_has_a_licence_that_we_allow() -> None:
 
 def test_the_project_has_one_address() -> None:
     address = PROJECT["project"]["urls"]["Repository"]
-    texts = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "README.md", "docs/script.md")]
+    texts = [(ROOT / name).read_text("utf-8") for name in ("pyproject.toml", "README.md", "mkdocs.yml")]
     named = {found for text in texts for found in re.findall(r"https://github\.com/[\w-]+/eksml-tui", text)}
     assert named == {address}
 
@@ -145,4 +145,4 @@ def test_the_container_is_made_in_two_stages_for_a_user_without_rights() -> None
     assert not [line for line in final if line.startswith("COPY ") and "--from=build" not in line]
     copied = {word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1] if "--" not in word}
     assert {name for name in copied if not (ROOT / name.lstrip("/")).exists()} == {"/opt/eksml-tui"}
-    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]) <= copied
