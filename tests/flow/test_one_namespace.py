@@ -205,6 +205,16 @@ def test_the_doctor_passes_and_asks_for_rights_of_the_launch_s_own_kinds_alone(a
     assert [one["check"] for one in planned["checks"] if one["result"] == "fail"] == []
 
 
+async def test_a_quota_of_the_namespace_is_looked_at_though_nodes_may_not_be_read(alone: Alone) -> None:
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": alone.namespace}}
+    await put(alone.admin, head | {"spec": {"hard": {"pods": "0"}}})
+    try:
+        found = lines_of(alone.do("doctor", "short", "--existing-cluster", "-o", "json").stdout)["room for the pods"]
+    finally:
+        await taken(alone.admin, ObjectRef("v1", "ResourceQuota", alone.namespace, "few"))
+    assert (found["result"], found["detail"]) == ("fail", "The ResourceQuota few allows pods 0: 1 is asked for.")
+
+
 async def rights_of(kubeconfig: Path, home: Path, *, is_teardown: bool = False) -> Observation:
     blueprint = load_blueprint(home / "short")
     binding = bind(blueprint, {}, existing_cluster=True)
