@@ -84,7 +84,7 @@ def with_plugins(keymap: Keymap, files: Iterable[Path]) -> Keymap:
 
 
 def _parts_of(file: Path) -> Iterator[tuple[str, tuple[Document, Any, _Where]]]:
-    """Yield the name of each plugin, with document, value and place: below `plugins`, by name, or the one that the file is."""
+    """Yield each plugin by name, with document, value and place: those of a mapping, or the one that the file is."""
     for document in load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)[:1]:
         top = document.value
         where: _Where = ("plugins",) if isinstance(top, dict) and [*top] == ["plugins"] else ()
