@@ -38,6 +38,8 @@ from actions.run.state.view import OVER, RunState, RunView
 from tests.support.applying import apply_all
 from tests.support.polling import wait
 from tests.support.program import Program
+from tui.cli.arguments import parser
+from tui.cli.manual import completion
 
 RBAC = "rbac.authorization.k8s.io"
 GROUPS = ["", "batch", "apps", "kubeflow.org", "ray.io", "scheduling.volcano.sh", "coordination.k8s.io"]
@@ -213,6 +215,18 @@ async def test_a_quota_of_the_namespace_is_looked_at_though_nodes_may_not_be_rea
     finally:
         await taken(alone.admin, ObjectRef("v1", "ResourceQuota", alone.namespace, "few"))
     assert (found["result"], found["detail"]) == ("fail", "The ResourceQuota few allows pods 0: 1 is asked for.")
+
+
+def test_a_line_is_completed_by_what_may_be_listed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 60.0)
+    job = a_job("held", "true")
+    job["metadata"]["namespace"] = alone.namespace
+    asyncio.run(put(alone.admin, job | {"spec": job["spec"] | {"suspend": True}}))
+    line = parser().parse_args(["--kubeconfig", str(alone.kubeconfig), "watch", "job/x"])
+    assert "job/held" in completion._in_cluster(line, "JOB")
+    assert completion._in_cluster(line, "namespace") == []
+    by_admin = parser().parse_args(["--kubeconfig", str(alone.admin), "nodes"])
+    assert alone.namespace in completion._in_cluster(by_admin, "namespace")
 
 
 async def rights_of(kubeconfig: Path, home: Path, *, is_teardown: bool = False) -> Observation:

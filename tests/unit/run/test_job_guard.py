@@ -155,9 +155,7 @@ def test_alarms_that_others_wrote_are_taken_only_as_far_as_they_can_be_sent() ->
         "ways": ["hook", "pigeon"],
         "sent": [{"kind": "alarm_sent", "seq": 10**30, "way": way} for way in ("pigeon", "webhook")],
     }
-    bad = [good | {"at": at} for at in (1e300, -1.0, 4.2e9)] + [
-        good | {"seq": seq} for seq in (0, 2**63 - 1, 2**64)
-    ]
+    bad = [good | {"at": at} for at in (1e300, -1.0, 4.2e9)] + [good | {"seq": seq} for seq in (0, 2**63 - 1, 2**64)]
 
     async def body() -> None:
         clock, cluster = VirtualClock(), Cluster()
