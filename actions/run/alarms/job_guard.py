@@ -272,8 +272,8 @@ class JobJournal:
 def _alarms_in(annotations: object, now: float) -> tuple[AlarmView, ...]:
     """Return the alarms in a Lease, which others may write: none if they cannot be read.
 
-    Those whose time or number is beyond what can be written, or that are of the future, which would count for ever among
-    those of an hour, are left out. Texts become one line, as they are sent.
+    Those whose time or number is beyond what can be written are left out, as are those of the future: they would count
+    for ever among those of an hour. Texts become one line, as they are sent.
     """
     text = annotations.get(ALARMS) if isinstance(annotations, dict) else ""
     try:
