@@ -230,7 +230,7 @@ def _other_names(name: str, blueprint: Blueprint) -> str:
     if near:
         return f"Did you mean {' or '.join(near)}?"
     if len(known) > _NAMES_IN_A_SENTENCE:
-        return f"`eksml-tui blueprints {blueprint.id}` lists its {len(known)} parameters."
+        return f"`eksml-tui blueprints show {blueprint.id}` lists its {len(known)} parameters."
     return f"Its parameters are: {', '.join(known)}."
 
 

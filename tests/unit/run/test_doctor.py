@@ -38,7 +38,7 @@ from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator
 from actions.run.state.view import RunState
@@ -245,11 +245,13 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     assert (await check_runs(launch)).result is CheckResult.PASSED
     target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1"))
     folder = create_run(
-        load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
-        launch.binding,
-        target=target,
-        environment={},
-        clock=SystemClock(),
+        LaunchOrder(
+            load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
+            launch.binding,
+            target=target,
+            environment={},
+            clock=SystemClock(),
+        )
     )
     assert (await check_runs(launch)).result is CheckResult.PASSED, "it is in another cluster"
     launch = msgspec.structs.replace(launch, present=ContextParts("here"))

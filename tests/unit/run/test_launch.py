@@ -27,7 +27,7 @@ from actions.run import launch
 from actions.run.client import list_runs, load_run
 from actions.run.doctor.examine import planned
 from actions.run.journal.folder import load_environment
-from actions.run.launch import create_run, one_at_a_time
+from actions.run.launch import LaunchOrder, create_run, one_at_a_time
 from tests.support.answering import write_kubeconfig
 
 WITHOUT_ACCESS = """
@@ -55,24 +55,28 @@ def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = 
     assert isinstance(target, ClusterTarget)
     assert isinstance(environment, dict)
     return create_run(
-        blueprint,
-        bind(blueprint, given, preset=preset, existing_cluster=existing_cluster),
-        target=target,
-        environment=environment,
-        clock=SystemClock(),
-        base=home / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, given, preset=preset, existing_cluster=existing_cluster),
+            target=target,
+            environment=environment,
+            clock=SystemClock(),
+            base=home / "runs",
+        )
     )
 
 
 def launched_after(home: Path, require: Callable[[], None]) -> Path:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     return create_run(
-        blueprint,
-        bind(blueprint, {}, preset="rehearsal", existing_cluster=False),
-        target=ClusterTarget(),
-        environment={},
-        clock=SystemClock(),
-        base=home / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, preset="rehearsal", existing_cluster=False),
+            target=ClusterTarget(),
+            environment={},
+            clock=SystemClock(),
+            base=home / "runs",
+        ),
         require=require,
     )
 
@@ -106,12 +110,14 @@ def test_a_stage_without_a_way_into_its_cluster_is_refused_as_validate_refuses_i
         BlueprintError, match="objects works in the cluster, but needs no stage of kind kubeconfig"
     ) as error:
         create_run(
-            blueprint,
-            bind(blueprint, {}, existing_cluster=True),
-            target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
-            environment={},
-            clock=SystemClock(),
-            base=tmp_path / "runs",
+            LaunchOrder(
+                blueprint,
+                bind(blueprint, {}, existing_cluster=True),
+                target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
+                environment={},
+                clock=SystemClock(),
+                base=tmp_path / "runs",
+            )
         )
     assert [error.value.sentence()] == [problem.sentence() for problem in validate(source)]
     assert not (tmp_path / "runs").exists()
@@ -196,7 +202,7 @@ def copied(blueprint: Blueprint, home: Path) -> Blueprint:
     """The copy that a run of a blueprint has."""
     binding = bind(blueprint, {}, preset="rehearsal", existing_cluster=False)
     options: dict[str, Any] = {"target": ClusterTarget(), "environment": {}, "clock": SystemClock()}
-    return load_blueprint(create_run(blueprint, binding, base=home / "runs", **options) / "blueprint")
+    return load_blueprint(create_run(LaunchOrder(blueprint, binding, base=home / "runs", **options)) / "blueprint")
 
 
 def test_a_component_that_is_a_link_keeps_its_name_in_the_copy(tmp_path: Path) -> None:
