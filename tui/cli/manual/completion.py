@@ -126,7 +126,7 @@ async def _names_in(session: KubeSession, place: str) -> list[str]:
     if place == "namespace":
         return await names("v1", "Namespace")
     home = session.namespace
-    asked = [names(row.api_version, row.name, before=f"{row.name.lower()}/", namespace=home) for row in JOBS]
+    asked = [names(row.api_version, row.kind, before=f"{row.name.lower()}/", namespace=home) for row in JOBS]
     asked += [names("v1", "Pod", namespace=home)] if place == "OBJECT" else []
     return [name for few in await asyncio.gather(*asked) for name in few]
 
