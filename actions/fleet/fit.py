@@ -15,7 +15,7 @@ from actions.fleet.placement import (
     Document,
     NodeSpace,
     is_selected,
-    limits_of,
+    most_of,
     reasons_against,
     requests_of,
     required_terms,
@@ -180,7 +180,7 @@ def _quota_amounts(pod: Document) -> Amounts:
     """Return what a pod counts for, by the names of quotas."""
     amounts = requests_of(pod)
     found = {f"requests.{name}": amount for name, amount in amounts.items()} | amounts
-    return found | {"count/pods": 1.0} | {f"limits.{name}": amount for name, amount in limits_of(pod).items()}
+    return found | {"count/pods": 1.0} | {f"limits.{name}": amount for name, amount in most_of(pod).items()}
 
 
 def _scopes_of(quota: Document) -> list[Document]:

@@ -62,7 +62,7 @@ def requests_of(pod: Document) -> Amounts:
     return {PODS_RESOURCE: 1.0} | _sum(pod, "limits", "requests")
 
 
-def limits_of(pod: Document) -> Amounts:
+def most_of(pod: Document) -> Amounts:
     """A pod's effective limits, as its requests."""
     return _sum(pod, "limits")
 

@@ -340,7 +340,7 @@ async def launch_run(order: LaunchOrder, *, require: Callable[[], None], say: Ca
     """Create a run after its operators and Terraform modules were fetched; see `create_run`.
 
     Args:
-        order: Its account is asked for.
+        order: With or without its account, which AWS names.
         require: See `create_run`.
         say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
     """

@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
@@ -83,14 +84,17 @@ def run(options: Namespace) -> int:
     )
     folder = asyncio.run(launch_run(order, require=require, say=_say))
     runner = start_runner(folder, environment=chosen.environment)
-    if options.output == "json":
-        pid = runner.pid if runner else None
+    _print_run(options.output, folder, blueprint, pid=runner.pid if runner else None)
+    return 0
+
+
+def _print_run(output: str, folder: Path, blueprint: Blueprint, *, pid: int | None) -> None:
+    if output == "json":
         document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
         sys.stdout.write(json_document(document))
     else:
         sys.stdout.write(f"{folder.name}\n")
         _say(f"Watch it with: eksml-tui --run {folder.name}   or: eksml-tui runs show {folder.name}")
-    return 0
 
 
 def _waiver(names: str) -> str:
