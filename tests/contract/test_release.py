@@ -1,4 +1,4 @@
-"""What a release is made of: addresses, licences of what it needs, GitHub's files, the container."""
+"""The parts of a release: addresses, licences of its dependencies, GitHub's files, the container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built is the same every time; installed elsewhere it is complete, and keeps to what it brought."""
+"""A package is built of the same bytes every time; installed elsewhere it is complete, and keeps to itself."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_two_builds_in_two_folders_are_equal(tmp_path: Path) -> None:
 def test_links_and_pictures_lead_from_an_index_to_files_of_the_repository(installed: Path) -> None:
     (info,) = installed.parent.glob("lib/python*/site-packages/eksml_tui-*.dist-info")
     package = PathDistribution(info)
-    page = str(package.metadata.get_payload())
+    page = str(package.read_text("METADATA"))
     found = ADDRESS.findall(page)
     repository = next(text for text in package.metadata.get_all("Project-URL", []) if text.startswith("Repository, "))
     assert {address for address, *_ in found} == {repository.partition(", ")[2]}
