@@ -36,6 +36,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.fleet.facts import PodFacts
     from tui.base_app import TypeAheadApp
+    from tui.feeds.cluster import ClusterFeed
 
 
 def handlers_for(
@@ -78,8 +79,8 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
     def run_beside(work: Coroutine[Any, Any, None]) -> None:
         app.run_worker(work, group="plugins", exit_on_error=True)
 
-    def open_shell(pod: PodFacts, container: str) -> None:
-        app.push_screen(ShellScreen(services, pod, container))
+    def open_shell(cluster: ClusterFeed, pod: PodFacts, container: str) -> None:
+        app.push_screen(ShellScreen(cluster, pod, container))
 
     return AppActions(
         show=show,
