@@ -309,13 +309,11 @@ class FollowedCluster:
     def is_same_as(self, other: FollowedCluster) -> bool:
         """Return whether both are certainly one cluster, which two contexts lead to."""
         one, two = self.feed, other.feed
-        if one.server and one.server == two.server:
-            return True
-        if one.identity is None or two.identity is None:
+        if not (one.server and two.server):
             return False
-        from actions.cluster.auth.session import are_one_cluster
+        from actions.cluster.auth.session import is_same_cluster
 
-        return are_one_cluster(one.identity.uid, two.identity.uid) is True
+        return is_same_cluster(one.server, one.identity, two.server, two.identity)
 
 
 class FollowedClusters:
