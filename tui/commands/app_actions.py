@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
-from tui.feeds.cluster import ClusterFeed
+from tui.feeds.followed import FollowedCluster
 from tui.screens.confirm import Confirmation
 
 Handler = Callable[[Any], Awaitable[None]]
@@ -63,7 +63,7 @@ class AppActions(msgspec.Struct, frozen=True):
     leave: Callable[[], None]
     close_notifications: Callable[[], bool]
     close_front: Callable[[], bool]
-    open_shell: Callable[[ClusterFeed, PodFacts, str], None]
+    open_shell: Callable[[FollowedCluster, PodFacts, str], None]
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
     front: Callable[[], Screen[Any] | None] = lambda: None
     withdraw_notification: Callable[[str], None] = lambda _: None

@@ -20,6 +20,7 @@ from tui.commands.targets import cluster_meant, require_live, subject_meant
 from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
 from tui.feeds.services import ConsoleServices, default_namespace, explain_run, explain_stage
+from tui.panes.clusters import title_in
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
@@ -80,7 +81,7 @@ class WhyCommand:
             title, page = await self._run_page(subject.name)
         else:
             page = partial(_findings_page, await self._explained(cluster, subject))
-        self._app.show(Viewer(title, page))
+        self._app.show(Viewer(title_in(self._services, cluster, title), page))
 
     async def _run_page(self, run_id: str) -> tuple[str, Callable[[int], str]]:
         """Return title and page on the stage of a run that is under way or has failed.
@@ -193,11 +194,12 @@ class ObjectCommands:
         events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
         devices = await self._devices.section(cluster.feed, subject)
         page = object_page(document, events, now=self._services.clock.now().timestamp(), devices=devices)
-        self._app.show(Viewer(subject.title(), page))
+        self._app.show(Viewer(title_in(self._services, cluster, subject.title()), page))
 
     async def _yaml(self, arguments: args.ObjectArguments) -> None:
         cluster, subject = await self._any_subject(arguments)
-        self._app.show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(cluster, subject))))
+        title = title_in(self._services, cluster, f"{subject.title()}, YAML")
+        self._app.show(Viewer(title, object_yaml(await self._fetch(cluster, subject))))
 
     async def _logs(self, arguments: args.LogsArguments) -> None:
         cluster, subject = subject_meant(self._services, self._workspace, arguments)
@@ -292,7 +294,7 @@ class ObjectCommands:
         pod, container = self._pod(cluster, subject, arguments.container)
         if pod.phase != "Running":
             raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}. A shell needs a running one.")
-        self._app.open_shell(cluster.feed, pod, container or (pod.containers[0] if pod.containers else ""))
+        self._app.open_shell(cluster, pod, container or (pod.containers[0] if pod.containers else ""))
 
     def _pod(self, cluster: FollowedCluster, subject: Subject, wanted: str) -> tuple[PodFacts, str]:
         """Return a pod and one of its containers: the wanted one, if there is a wish, else the selected one."""

@@ -28,6 +28,7 @@ COLUMNS: tuple[Column[EventFacts], ...] = (
 class EventsPane(TablePane[EventFacts]):
     """The events of the whole cluster or of one object, newest first."""
 
+    ONLY = "only"
     CONTEXT = KeyContext.EVENTS
     BINDINGS: ClassVar = bindings_of(KeyContext.EVENTS)
     NOUN = "events"

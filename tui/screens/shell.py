@@ -40,20 +40,22 @@ class ShellScreen(Screen[None]):
         cluster: The cluster of the pod.
         pod: The pod.
         container: Name of its container.
+        title: At the border.
     """
 
-    def __init__(self, cluster: ClusterFeed, pod: PodFacts, container: str) -> None:
+    def __init__(self, cluster: ClusterFeed, pod: PodFacts, container: str, title: str) -> None:
         super().__init__()
         self._cluster = cluster
         self._pod = pod
         self._container = container
+        self._heading = title
         self._terminal = TerminalView()
         self._hints = Lines([_HINT], id="hints")
         self._typed: asyncio.Queue[bytes | tuple[int, int]] = asyncio.Queue()
 
     def compose(self) -> ComposeResult:
         """Yield the terminal, and the keys that leave it."""
-        self._terminal.border_title = Content(f"{self._pod.key} {self._container}")
+        self._terminal.border_title = Content(self._heading)
         yield self._terminal
         yield self._hints
 

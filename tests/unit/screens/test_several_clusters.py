@@ -159,6 +159,16 @@ async def test_both_are_in_home_and_in_the_table_with_a_sum_of_each_and_of_all(s
         await wait_for(pilot, lambda: rows_of(app) == [EAST], "the nodes of one")
 
 
+async def test_a_pane_of_one_cluster_names_it_at_its_border(settings: ConsoleSettings) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE) as pilot:
+        app.dispatcher.submit("open pods")
+        await shows(pilot, app, "only west · live")
+        app.dispatcher.submit("context east")
+        app.dispatcher.submit("open runs")
+        await shows(pilot, app, "of other machines only on east")
+
+
 async def test_one_that_hangs_is_unknown_and_delays_nothing(east: Cluster, settings: ConsoleSettings) -> None:
     east.going.clear()
     app = ConsoleApp(settings)
@@ -258,10 +268,10 @@ async def test_the_node_under_the_cursor_is_meant_and_no_other_of_its_name(
 @pytest.mark.parametrize(
     ("line", "title", "words"),
     [
-        ("describe node/n1", "Node n1", "cluster=west"),
-        ("describe node/n1 context=east", "Node n1", "cluster=east"),
+        ("describe node/n1", "Node n1 · west", "cluster=west"),
+        ("describe node/n1 context=east", "Node n1 · east", "cluster=east"),
         ("yaml node/n1", "Node n1, YAML", "cluster: west"),
-        ("yaml", "Node n1, YAML", "cluster: east"),
+        ("yaml", "Node n1, YAML · east", "cluster: east"),
         (f"yaml context={EAST}", "Node n1, YAML", "cluster: east"),
     ],
 )
