@@ -12,8 +12,9 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from actions.base.errors import AccessError, MissingError
+from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.executors import in_thread
 from actions.base.wording import counted, listed
 from actions.blueprint.launch_plan import counted_templates
@@ -131,7 +132,21 @@ async def look_for_room(connection: ClusterConnection, launch: PlannedLaunch, ta
     has_queues = any(group.queue for groups in stages for group in groups)
     homes = {str(group.pod["metadata"]["namespace"]) for groups in stages for group in groups}
     cluster = await read_cluster(connection, launch.namespace if has_queues else "", homes)
+    if cluster.quotas:
+        stages = [await asyncio.gather(*(_admitted(connection, group) for group in groups)) for groups in stages]
     return await in_thread("placement", room_of, stages, cluster, made, table)
+
+
+async def _admitted(connection: ClusterConnection, group: PodSet) -> PodSet:
+    """Return a group with its pod as admission completes it: class of priority, requests by a LimitRange.
+
+    As it is written, if that cannot be tried: the dry run is a check of its own.
+    """
+    try:
+        pod = await connection.create({"apiVersion": "v1", **group.pod}, dry_run=True)
+    except ConsoleError:
+        return group
+    return replace(group, pod=pod)
 
 
 async def read_cluster(connection: ClusterConnection, queues_in: str, homes: Iterable[str] = ()) -> NodesAndQueues:

@@ -44,22 +44,22 @@ def complete_line(settle: Callable[[Namespace], None]) -> None:
     """
 
     def names(prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace) -> Collection[str]:
+        del parser
         try:
             settle(parsed_args)
-            return _names(prefix, action, parser, parsed_args)
+            return _names(prefix, action, parsed_args)
         except ConsoleError:
             return ()
 
     autocomplete(parser(), always_complete_options=False, default_completer=names)  # type: ignore[arg-type]
 
 
-def _names(prefix: str, action: Action, command: ArgumentParser, line: Namespace) -> Collection[str]:
+def _names(prefix: str, action: Action, line: Namespace) -> Collection[str]:
     """Return what may stand in a place that has no fixed words.
 
     Args:
         prefix: The beginning of the word, for files.
         action: The place.
-        command: The command that it is of.
         line: The options that the line has so far.
 
     Raises:
@@ -70,7 +70,7 @@ def _names(prefix: str, action: Action, command: ArgumentParser, line: Namespace
         from actions.run.summaries import list_runs
 
         return ["latest", *(run.id for run in list_runs())]
-    if metavar == "BLUEPRINT" or command.prog == f"{_PROGRAM} blueprints":
+    if metavar == "BLUEPRINT":
         return [blueprint.id for blueprint in _blueprints(line)]
     if action.dest in ("preset", "set"):
         blueprints = _blueprints(line)
