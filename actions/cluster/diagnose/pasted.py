@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.clock import epoch_of
 from actions.base.wording import counted
 from actions.cluster.diagnose.described import (
     DescribedPart,
@@ -23,7 +24,6 @@ from actions.cluster.diagnose.described import (
     events_of,
     moment_at,
 )
-from actions.cluster.diagnose.evidence import seconds_of
 from actions.cluster.kinds import find_word
 
 _QUOTED = re.compile(r"^\s{0,3}(?:> ?)+(?!>)")
@@ -404,7 +404,7 @@ def _times_in(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in _TIMES and isinstance(inner, str):
-                yield from filter(None, [seconds_of(inner)])
+                yield from filter(None, [epoch_of(inner)])
             else:
                 yield from _times_in(inner)
     elif isinstance(value, list):
