@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import epoch_of
-from actions.base.wording import counted
+from actions.base.wording import counted, seconds_in
 from actions.cluster.diagnose.described import (
     DescribedPart,
-    age_of,
     described_kind,
     described_parts,
     document_of,
@@ -242,7 +241,7 @@ class _Reader:
     def _event_row(self, row: re.Match[str]) -> None:
         wide = _WIDE.match(row["message"])
         found = wide or row
-        one = {"type": row["type"], "reason": row["reason"], "age": age_of(row["age"])}
+        one = {"type": row["type"], "reason": row["reason"], "age": seconds_in(row["age"])}
         one |= {"message": found["message"].strip(), "count": int(found["count"] or 1)}
         self._event(one, _kind_named(row["kind"]), row["namespace"] or self._context.namespace, row["name"])
 
