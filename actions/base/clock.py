@@ -68,7 +68,7 @@ def parse_rfc3339(text: str) -> datetime:
         raise ValueError(f"{text[:40]!r} is not a timestamp") from error
 
 
-def epoch_of(stamp: object) -> float:
+def stamp_seconds(stamp: object) -> float:
     """Return a timestamp of a document in seconds since the epoch; 0.0 for anything else."""
     try:
         return parse_rfc3339(stamp).timestamp() if isinstance(stamp, str) and stamp else 0.0

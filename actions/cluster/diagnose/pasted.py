@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from actions.base.clock import epoch_of
+from actions.base.clock import stamp_seconds
 from actions.base.wording import counted, seconds_in
 from actions.cluster.diagnose.described import (
     DescribedPart,
@@ -403,7 +403,7 @@ def _times_in(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in _TIMES and isinstance(inner, str):
-                yield from filter(None, [epoch_of(inner)])
+                yield from filter(None, [stamp_seconds(inner)])
             else:
                 yield from _times_in(inner)
     elif isinstance(value, list):

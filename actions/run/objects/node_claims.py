@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actions.base.clock import epoch_of
+from actions.base.clock import stamp_seconds
 from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.objects.client import ObjectRef
 from actions.run.context.access import ClusterConnection
@@ -49,7 +49,7 @@ class NodeClaimRecorder:
         for claim in claims:
             if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                existed = epoch_of(claim["metadata"].get("creationTimestamp")) < self._context.view.created_at - 1
+                existed = stamp_seconds(claim["metadata"].get("creationTimestamp")) < self._context.view.created_at - 1
                 await self._context.journal.own(owned_of(self._context, ref, uid=uid_of(claim), existed=existed))
         self._nodes |= ours
 
