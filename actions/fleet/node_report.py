@@ -6,13 +6,12 @@ An unknown number is null, never 0; a sum is of what is known, and null when not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
 
 import msgspec
 
-from actions.base.clock import format_rfc3339
+from actions.base.clock import timestamp_of
 from actions.base.decoding import json_document
 from actions.base.wording import aligned
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
@@ -248,7 +247,6 @@ def node_document(
     node: NodeFacts, use: NodeUsage, cost: NodeCost, labels: Mapping[str, str | None] | None = None
 ) -> Json:
     """Return one node with the keys of the schema, and its labels, if some were asked for."""
-    created = format_rfc3339(datetime.fromtimestamp(node.created_at, UTC)) if node.created_at else None
     return {
         "name": node.name,
         "instance_type": node.instance_type,
@@ -267,7 +265,7 @@ def node_document(
         "idle_accelerators": cost.idle_accelerators,
         "idle_usd_per_hour": _number(cost.idle_usd_per_hour),
         "price": _price(cost.price),
-        "created_at": created,
+        "created_at": timestamp_of(node.created_at or None),
         "version": node.version,
     } | ({} if labels is None else {"labels": dict(labels)})
 

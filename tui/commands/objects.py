@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
+from actions.base.wording import seconds_in
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import find_word, full_name
 from actions.command import arguments as args
@@ -26,7 +27,7 @@ from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
 from tui.present.rail import title_of
 from tui.present.subject import Subject, parse_subject
-from tui.present.text import console_words, span_seconds
+from tui.present.text import console_words
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
@@ -245,7 +246,7 @@ class ObjectCommands:
     def _begin(self, arguments: args.LogsArguments) -> LogBegin:
         if not arguments.since:
             return LogBegin(tail=arguments.tail, is_previous=arguments.previous)
-        seconds = span_seconds(arguments.since)
+        seconds = seconds_in(arguments.since)
         if seconds is None:
             raise ParameterError(f"since: {arguments.since!r} is not a duration.", hint="Write 10m, 1h30m or 2d.")
         since = self._services.clock.now().timestamp() - seconds

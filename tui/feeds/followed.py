@@ -311,9 +311,9 @@ class FollowedCluster:
         one, two = self.feed, other.feed
         if not (one.server and two.server):
             return False
-        from actions.cluster.auth.session import is_same_cluster
+        from actions.cluster.auth.session import leads_to_same_cluster
 
-        return is_same_cluster(one.server, one.identity, two.server, two.identity)
+        return leads_to_same_cluster(one.server, one.identity, two.server, two.identity)
 
 
 class FollowedClusters:

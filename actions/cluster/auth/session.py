@@ -104,7 +104,7 @@ def are_one_cluster(known: str, found: str) -> bool | None:
     return True if digest and known_digest == digest else None
 
 
-def is_same_cluster(
+def leads_to_same_cluster(
     server: str, identity: ClusterIdentity | None, other_server: str, other_identity: ClusterIdentity | None
 ) -> bool:
     """Return whether two sessions certainly lead to one cluster: by address, else by what is known of both."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
-from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.clock import SystemClock, timestamp_of
 from actions.base.decoding import json_document
 from actions.base.errors import AccessError
 from actions.base.executors import beside
@@ -202,8 +201,8 @@ def pod_document(pod: PodFacts) -> dict[str, Any]:
         "restarts": pod.restarts,
         "node": pod.node,
         "requests": {name: getattr(pod.requests, name) for name in pod.requests.__struct_fields__},
-        "created_at": _moment(pod.created_at),
-        "started_at": _moment(pod.started_at),
+        "created_at": timestamp_of(pod.created_at or None),
+        "started_at": timestamp_of(pod.started_at or None),
         "owner": {"kind": pod.owner_kind, "name": pod.owner_name},
         "run": pod.run,
         "stage": pod.stage,
@@ -214,7 +213,7 @@ def pod_document(pod: PodFacts) -> dict[str, Any]:
 def event_document(event: EventFacts) -> dict[str, Any]:
     """Return an event with the keys that docs/commands.md names."""
     return {
-        "last_seen_at": _moment(event.last_seen_at),
+        "last_seen_at": timestamp_of(event.last_seen_at or None),
         "type": event.type,
         "reason": event.reason,
         "namespace": event.namespace,
@@ -362,10 +361,6 @@ def _amounts(thing: PaidThing) -> tuple[str, str]:
 
 def _age(now: float, then: float) -> str:
     return rough_duration(now - then) if then else "?"
-
-
-def _moment(seconds: float) -> str | None:
-    return format_rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds else None
 
 
 def _number(amount: Decimal) -> float:

@@ -15,7 +15,7 @@ from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.cluster.auth.kubeconfig import ClusterTarget, ContextParts, parse_context_name, short_contexts
-from actions.cluster.auth.session import ClusterIdentity, KubeSession, is_same_cluster
+from actions.cluster.auth.session import ClusterIdentity, KubeSession, leads_to_same_cluster
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import UNKNOWN, bounded
 from actions.fleet.totals import FleetTotals
@@ -33,8 +33,8 @@ class Asked(msgspec.Struct, Generic[T], frozen=True):
     """A cluster that was asked.
 
     Args:
-        context: Its context; empty where only one is asked.
-        name: As it is shown; empty where only one is asked.
+        context: Its context; empty where there is only one.
+        name: As it is shown; empty where there is only one.
         answer: `None` if there is none, or the cluster was asked by another context already.
         identity: Name, region and account; `None` if they are not known.
         server: The address of its API server; empty if there was no session.
@@ -133,7 +133,7 @@ def _each_once(clusters: Sequence[Asked[T]]) -> list[Asked[T]]:
 
 
 def _is_same(one: Asked[T], other: Asked[T]) -> bool:
-    return is_same_cluster(one.server, one.identity, other.server, other.identity)
+    return leads_to_same_cluster(one.server, one.identity, other.server, other.identity)
 
 
 def answers_of(clusters: Sequence[Asked[T]]) -> list[tuple[Asked[T], T]]:
@@ -152,7 +152,7 @@ def code_of(clusters: Sequence[Asked[T]]) -> int:
 def fleet_lines(
     clusters: Sequence[Asked[T]], sums_of: Callable[[Asked[T]], tuple[FleetTotals, FleetCost]]
 ) -> list[str]:
-    """Return a line of sums for all clusters together, and one for each; none where only one is asked."""
+    """Return a line of sums for all clusters together, and one for each; none where there is only one."""
     facts = []
     for one in clusters if clusters[0].name else ():
         totals, cost = (None, None) if one.answer is None else sums_of(one)
@@ -167,7 +167,7 @@ def fleet_lines(
 
 
 def count_lines(clusters: Sequence[Asked[T]], count_of: Callable[[Asked[T]], int], noun: str) -> list[str]:
-    """Return how many rows all clusters have together, and each; none where only one is asked."""
+    """Return how many rows all clusters have together, and each; none where there is only one."""
     if not clusters[0].name:
         return []
     answers, counted_ones = answers_of(clusters), [one for one in clusters if not one.same_as]
