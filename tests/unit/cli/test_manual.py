@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tests.support.ptys import OnPty
 from tui.cli.arguments import parse_arguments, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
 from tui.cli.main import main
+from tui.cli.manual import completion
 from tui.cli.manual.page import command_line_page, manual_page
 
 
@@ -231,3 +233,18 @@ def test_groff_reads_the_manual_page_without_a_warning() -> None:
     read = subprocess.run(argv, input=manual_page(parser()), capture_output=True, text=True, check=True)
     assert read.stderr == ""
     assert "eksml-tui" in read.stdout
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing_and_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        file = write_kubeconfig(tmp_path / "kubeconfig", address)
+        line = parser().parse_args(["--kubeconfig", str(file), "watch", "job/x"])
+        monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 0.01)
+        assert completion._in_cluster(line, "JOB") == []
+    refused = parser().parse_args(["--kubeconfig", str(tmp_path / "absent"), "watch", "job/x"])
+    monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 60.0)
+    assert completion._in_cluster(refused, "JOB") == []
+    assert capfd.readouterr() == ("", "")
