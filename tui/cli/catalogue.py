@@ -14,7 +14,7 @@ from actions.blueprint.parameters import bounds_of
 from actions.blueprint.source_files import FILE_NAME
 from actions.blueprint.targets import argument_text
 from tui.cli.options import STDIN
-from tui.cli.sharing.blueprints import add, origin_of, own_pins, remove, update
+from tui.cli.sharing.blueprints import add_blueprint, origin_of, own_pins, remove_blueprint, update_blueprints
 from tui.cli.tables.output import print_table
 
 BAD_FILE = 2
@@ -98,4 +98,11 @@ def _validate(options: Namespace) -> int:
     return BAD_FILE if errors else 0
 
 
-_VERBS = {None: _list, "list": _list, "show": _show, "add": add, "update": update, "remove": remove}
+_VERBS = {
+    None: _list,
+    "list": _list,
+    "show": _show,
+    "add": add_blueprint,
+    "update": update_blueprints,
+    "remove": remove_blueprint,
+}

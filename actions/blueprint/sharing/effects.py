@@ -1,4 +1,4 @@
-"""What a blueprint may do when it is launched, in sentences: to be read before it is added."""
+"""The effects of a launch of a blueprint, in sentences: to be read before it is added."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from actions.blueprint.checks import SecretCheck
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parts import FieldTarget
 from actions.blueprint.source_files import read_manifests
 from actions.blueprint.stages import (
     CheckStage,
@@ -34,7 +33,7 @@ def effects_of(blueprint: Blueprint) -> tuple[str, ...]:
         f"runs the image {parameter.default}"
         for parameter in blueprint.parameters.values()
         for target in parameter.sets
-        if isinstance(target, FieldTarget) and target.path.rpartition(".")[2] == "image" and parameter.default
+        if target.path.rpartition(".")[2] == "image" and parameter.default
     ]
     lines += [
         f"reads your secret of the parameter {made.parameter}, and puts it into the Secret {name}"

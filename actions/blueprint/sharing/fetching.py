@@ -63,9 +63,10 @@ def fetched(origin: Origin, into: Path) -> Iterator[Fetched]:
         _write_out(_archive(origin, repository, commit), folder)
         _require_blueprint(origin, folder)
         if mistakes := validate(folder):
-            first = mistakes[0]
+            first, place = mistakes[0], f"{folder}/"
             raise BlueprintError(
-                f"{origin} has {len(mistakes)} mistake{'s' if mistakes[1:] else ''}: {first}", hint=first.hint
+                f"{origin} has {len(mistakes)} mistake{'s' if mistakes[1:] else ''}: {str(first).replace(place, '')}",
+                hint=first.hint,
             )
         yield Fetched(load_blueprint(folder), commit)
 

@@ -84,7 +84,7 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ref: See `Origin`.
         path: See `Origin`.
         commit: The commit that the ref was.
-        sha256: The digest of its files, see `digest_of`.
+        sha256: The digest of its files, see `digest_of_folder`.
         added_at: RFC 3339, UTC.
     """
 
@@ -97,7 +97,7 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def origin(self) -> Origin:
-        """Where it is from."""
+        """The place that it is from."""
         return Origin(self.repository, self.ref, self.path)
 
 
@@ -134,7 +134,7 @@ def write_pins(folder: Path, pins: Mapping[str, Pin]) -> None:
     )
 
 
-def digest_of(folder: Path) -> str:
+def digest_of_folder(folder: Path) -> str:
     """Return the SHA-256 of a folder's files: of each its path, size and bytes, in the order of the paths.
 
     Raises:

@@ -14,7 +14,7 @@ from actions.base.files import config_folder, shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.sharing.effects import effects_of
 from actions.blueprint.sharing.fetching import fetched
-from actions.blueprint.sharing.origins import Origin, digest_of, parse_origin, read_pins
+from actions.blueprint.sharing.origins import Origin, digest_of_folder, parse_origin, read_pins
 from tui.cli.main import main
 
 BLUEPRINT = """\
@@ -113,10 +113,10 @@ def test_a_blueprint_is_fetched_at_a_branch_tag_or_commit(repository: Path, tmp_
     origin = Origin(str(repository), ref.replace("COMMIT", commit), "esm/hello")
     with fetched(origin, tmp_path / "own") as found:
         assert (found.blueprint.id, found.commit) == ("hello", commit)
-        digest = digest_of(found.blueprint.folder)
-        assert digest == digest_of(repository / "esm" / "hello")
+        digest = digest_of_folder(found.blueprint.folder)
+        assert digest == digest_of_folder(repository / "esm" / "hello")
         (found.blueprint.folder / "train.yaml").write_text(JOB + "\n")
-        assert digest_of(found.blueprint.folder) != digest
+        assert digest_of_folder(found.blueprint.folder) != digest
     assert os.listdir(tmp_path / "own") == []
 
 
@@ -141,12 +141,15 @@ def test_links_and_what_has_mistakes_are_not_taken(repository: Path, tmp_path: P
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message=Link")
     origin = Origin(str(repository), "", "esm/hello")
-    with pytest.raises(BlueprintError, match="secret.yaml is not a plain file"), fetched(origin, tmp_path / "own"):
+    with pytest.raises(BlueprintError, match=r"secret\.yaml is not a plain file"), fetched(origin, tmp_path / "own"):
         pass
     (folder / "secret.yaml").unlink()
     (folder / "blueprint.yaml").write_text(BLUEPRINT.replace("needs: [kubeconfig]", "needs: [kubeconfg]"))
     git(repository, "commit", "--quiet", "--all", "--message=Mistake")
-    with pytest.raises(BlueprintError, match="1 mistake"), fetched(origin, tmp_path / "own"):
+    with (
+        pytest.raises(BlueprintError, match=r"2 mistakes: blueprint\.yaml:11:13: train needs"),
+        fetched(origin, tmp_path / "own"),
+    ):
         pass
 
 

@@ -20,14 +20,14 @@ from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import Blueprint
 from actions.blueprint.sharing.effects import effects_of
 from actions.blueprint.sharing.fetching import Fetched, fetched
-from actions.blueprint.sharing.origins import Origin, Pin, digest_of, parse_origin, read_pins, write_pins
+from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pins
 from actions.blueprint.source_files import SHARED
 from tui.cli.target import asked
 
 _CHANGED = "changed here"
 
 
-def add(options: Namespace) -> int:
+def add_blueprint(options: Namespace) -> int:
     """Fetch a blueprint, print what it may do, ask, and keep it with its pin; nothing of it is run."""
     folder = _own_folder()
     origin = parse_origin(options.origin)
@@ -44,7 +44,7 @@ def add(options: Namespace) -> int:
     return 0
 
 
-def update(options: Namespace) -> int:
+def update_blueprints(options: Namespace) -> int:
     """Fetch blueprints anew, print what differs, ask, and take them; without names all that were added."""
     folder = _own_folder()
     pins = read_pins(folder)
@@ -55,7 +55,7 @@ def update(options: Namespace) -> int:
         with fetched(origin, folder) as found:
             if found.blueprint.id != name:
                 raise BlueprintError(f"{origin} is now {found.blueprint.id}, not {name}.", hint="Add it under that id.")
-            if digest_of(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
+            if digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
                 _say(f"{name} is as it was at {pin.commit[:12]}.")
                 continue
             for line in _difference(folder / name, found.blueprint.folder):
@@ -72,7 +72,7 @@ def update(options: Namespace) -> int:
     return 0
 
 
-def remove(options: Namespace) -> int:
+def remove_blueprint(options: Namespace) -> int:
     """Remove a blueprint that was added, and its pin; its runs have copies of their own."""
     folder = _own_folder()
     pins = read_pins(folder)
@@ -104,7 +104,7 @@ def own_pins() -> dict[str, Pin]:
 
 def is_changed(name: str, pin: Pin, folder: Path) -> bool:
     """Return whether a blueprint's files are not those that were added; of one that is gone, no."""
-    return (folder / name).exists() and digest_of(folder / name) != pin.sha256
+    return (folder / name).exists() and digest_of_folder(folder / name) != pin.sha256
 
 
 def _own_folder() -> Path:
@@ -119,7 +119,7 @@ def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
         origin.ref,
         origin.path,
         commit=found.commit,
-        sha256=digest_of(fresh),
+        sha256=digest_of_folder(fresh),
         added_at=format_rfc3339(SystemClock().now()),
     )
     if (folder / name).exists():
