@@ -42,10 +42,10 @@ def locked() -> list[str]:
 def licences(package: str) -> set[str]:
     """The licences that a package declares: by expression, else by classifiers, else in words."""
     declared = metadata(package)
-    if expression := declared.get("License-Expression"):
-        return set(re.split(r" (?:AND|OR) ", expression))
+    if "License-Expression" in declared:
+        return set(re.split(r" (?:AND|OR) ", declared["License-Expression"]))
     classifiers = [text for text in declared.get_all("Classifier", []) if text.startswith("License :: ")]
-    words = [text.rpartition(" :: ")[2] for text in classifiers] or [declared.get("License") or "none"]
+    words = [text.rpartition(" :: ")[2] for text in classifiers] or [*declared.get_all("License", ["none"])]
     return {_BY_WORDS.get(word, word) for word in words}
 
 

@@ -397,6 +397,19 @@ def _blueprints(commands: Commands) -> None:
     show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
     output_option(show, suppress=True)
+    adding = verbs.add_parser("add", help="add a blueprint of a git repository, pinned by its commit; nothing is run")
+    adding.add_argument("origin", metavar="GIT[@REF][//PATH]", help="repository; branch, tag or commit; folder in it")
+    updating = verbs.add_parser(
+        "update", help="show what has changed in its repository since it was added, and take it"
+    )
+    updating.add_argument(
+        "names", nargs="*", default=[], metavar="ID", help="the blueprints (default: all that were added)"
+    )
+    updating.add_argument("--ref", default="", metavar="REF", help="another branch, tag or commit from now on")
+    removing = verbs.add_parser("remove", help="remove a blueprint that was added; its runs have copies of their own")
+    removing.add_argument("blueprint", metavar="ID", help="the blueprint")
+    for changing in (adding, updating, removing):
+        changing.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _validate(commands: Commands) -> None:
