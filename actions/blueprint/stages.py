@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -159,8 +159,8 @@ class FieldChange(Part, frozen=True, kw_only=True):
     name: str
     """`metadata.name` of the object in the release."""
     path: str
-    """As in a target; it must be there."""
-    value: Scalar
+    """As in a target; it must be there, but for a last key that gets a list or mapping."""
+    value: Scalar | list[Any] | dict[str, Any]
 
 
 class Source(Part, frozen=True, kw_only=True):
@@ -176,7 +176,9 @@ class Source(Part, frozen=True, kw_only=True):
     files: dict[str, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]] = msgspec.field(default_factory=dict)
     """For a release without a single file: paths below `url`, each with its SHA-256, in the order of the result."""
     namespace: str = ""
-    """With `files`: the namespace of its objects, of their subjects and of webhooks' services."""
+    """With `files`: the namespace of objects, of their subjects and of webhooks' services, and a Namespace's name."""
+    prefix: str = ""
+    """With `files`: what comes before the names of its objects, but of definitions, and where they name each other."""
     images: dict[str, str] = msgspec.field(default_factory=dict)
     """With `files`: images as they stand there, and what replaces them."""
     changes: tuple[FieldChange, ...] = ()
