@@ -168,6 +168,8 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 f"{name} needs exactly one of product, sum, smallest, largest, ceil_div and floor_div (of two), "
                 "lookup and choose.",
             )
+        if item.choose is not None and bool(item.choose.among) is bool(item.choose.texts):
+            yield BlueprintProblem((*where, "choose"), f"choose of {name} needs exactly one of among and texts.")
         for operand in operands_of(item):
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(

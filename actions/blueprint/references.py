@@ -105,7 +105,7 @@ def operands_of(item: Derived) -> tuple[Operand, ...]:
     """Return the numbers, and the names of values, that a derived value is computed from."""
     looked_up = (item.lookup.instance,) if item.lookup is not None else ()
     chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
-    if item.choose is not None and item.choose.otherwise != "":
+    if item.choose is not None and item.choose.otherwise != "" and not item.choose.texts:
         chosen = (*chosen, item.choose.otherwise)
     numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
     return (*numbers, *looked_up, *chosen)
@@ -178,18 +178,20 @@ def _texts(stage: AnyStage) -> Iterator[str]:
             yield from (stage.repository, stage.tag, *stage.build_args.values())
         case JobStage():
             yield from _texts_of_verdict(stage.verdict)
-        case TerraformStage() | ManifestsStage() | StorageStage() | PodStage():
+            yield from stage.environment.values()
+        case ManifestsStage():
+            yield from stage.environment.values()
+        case TerraformStage() | StorageStage() | PodStage():
             pass  # their keys hold names; values reach their files by targets
         case _:
             assert_never(stage)
-    if stage.watch is not None:
-        yield from _texts_of_watch(stage.watch)
+    yield from _texts_of_watch(stage.watch)
 
 
-def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
-    if watch.progress is not None:
+def _texts_of_watch(watch: StageWatch | None) -> Iterator[str]:
+    if watch is not None and watch.progress is not None:
         yield from (watch.progress.total, *watch.progress.folders)
-    if watch.logs is not None:
+    if watch is not None and watch.logs is not None:
         yield watch.logs.file
 
 

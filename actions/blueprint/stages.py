@@ -220,6 +220,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """Applies objects and waits until they are ready."""
 
     manifests: tuple[str, ...] = ()
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of all containers of its own objects, over those that they have: texts with `${name}`."""
     source: Source | None = None
     """An operator from its pinned release or a mirror. `manifests` are added, but for objects that it has itself."""
     detect: ObjectName | None = None
@@ -321,7 +323,9 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
 
     manifests: tuple[str, ...]
     target: ObjectName
-    """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
+    """The Job, TrainJob, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of all containers of its own objects, over those that they have: texts with `${name}`."""
     gone_is_success: bool = False
     """True: its time to live removes it after the end, so gone, once seen running and not failed, means succeeded."""
     is_temporary: bool = False
