@@ -400,6 +400,9 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         elif stage.watch.accelerator is not LoadTool.NONE and not stage.watch.devices:
             message = f"{stage.id} watches accelerators, but neither logs nor devices names the pods."
             yield BlueprintProblem((*where, "accelerator"), message, "Add devices, a label selector.")
+        if logs is not None and not logs.pods and isinstance(stage, JobStage) and stage.rehearsal is not None:
+            message = f"{stage.id} is rehearsed with a log that its pods print, but watches another one."
+            yield BlueprintProblem(("stages", index, "rehearsal"), message, "Name the pods under watch.logs.pods.")
 
 
 def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[BlueprintProblem]:

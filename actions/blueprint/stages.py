@@ -82,6 +82,39 @@ class Work(Part, frozen=True, kw_only=True):
     """The place where the rate was read."""
 
 
+_SECONDS_OF = {"s": 1, "m": 60, "h": 3600}
+
+
+class Rehearsal(Part, frozen=True, kw_only=True):
+    """A recorded log, by which the embedded cluster plays a job of any image. No other cluster gets to see it."""
+
+    log: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    """File, relative to the blueprint's folder. Of several the first is printed by the pod of rank 0, the second by
+    that of rank 1 …, the last by all others."""
+    rate: Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,5}/[smh]$")] = "5/s"
+    """Lines in a second, minute or hour, before the sandbox's `--speed`."""
+    load: Annotated[str, msgspec.Meta(pattern=r"^(100|[0-9]{1,2})%$")] = "0%"
+    """Of the accelerators that the job's pods request: utilisation, and the share of their memory."""
+    exit: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+    """The exit code at the end of the log."""
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """Its files, by rank."""
+        return (self.log,) if isinstance(self.log, str) else self.log
+
+    @property
+    def line_seconds(self) -> float:
+        """The time before each line."""
+        count, _, unit = self.rate.partition("/")
+        return _SECONDS_OF[unit] / int(count)
+
+    @property
+    def load_percent(self) -> int:
+        """The load as a number."""
+        return int(self.load.removesuffix("%"))
+
+
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """The keys that every stage has, and what is true of every stage of a kind."""
 
@@ -332,6 +365,7 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     """True: a test, whose objects are deleted as soon as it has succeeded."""
     verdict: AnyLogCheck | None = None
     """Checks of its log that must hold for it to have succeeded, beside its exit code."""
+    rehearsal: Rehearsal | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
