@@ -72,6 +72,9 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for text in _texts(stage):
             yield from _unknown_outputs(blueprint, stage, where, text)
         yield from _condition(blueprint, stage.when, (*where, "when"), stage.id)
+        played = stage.rehearsal if isinstance(stage, JobStage) else None
+        for position, case in enumerate(played.cases if played is not None else ()):
+            yield from _condition(blueprint, case.when, (*where, "rehearsal", "cases", position, "when"), stage.id)
         if isinstance(stage, CheckStage | CapacityStage):
             key, checks = ("checks", stage.checks) if isinstance(stage, CheckStage) else ("quotas", stage.quotas)
             for position, check in enumerate(checks):

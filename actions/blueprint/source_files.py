@@ -137,7 +137,8 @@ def _shared_files(blueprint: Blueprint) -> dict[str, Path]:
 
 def recorded_logs(stage: AnyStage) -> tuple[str, ...]:
     """Return the recorded logs by which the embedded cluster plays a stage."""
-    return stage.rehearsal.logs if isinstance(stage, JobStage) and stage.rehearsal is not None else ()
+    played = stage.rehearsal if isinstance(stage, JobStage) else None
+    return tuple(log for each in (played, *played.cases) for log in each.logs) if played is not None else ()
 
 
 def variables_of(folder: Path, root: str) -> Mapping[str, bool]:

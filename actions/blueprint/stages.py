@@ -85,8 +85,8 @@ class Work(Part, frozen=True, kw_only=True):
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3600}
 
 
-class Rehearsal(Part, frozen=True, kw_only=True):
-    """A recorded log, by which the embedded cluster plays a job of any image. No other cluster gets to see it."""
+class RecordedJob(Part, frozen=True, kw_only=True):
+    """A recorded log, and the pace, load and end with which it is played."""
 
     log: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     """File, relative to the blueprint's folder. Of several the first is printed by the pod of rank 0, the second by
@@ -113,6 +113,19 @@ class Rehearsal(Part, frozen=True, kw_only=True):
     def load_percent(self) -> int:
         """The load as a number."""
         return int(self.load.removesuffix("%"))
+
+
+class RehearsalCase(RecordedJob, frozen=True, kw_only=True):
+    """What is played instead while a parameter has certain values, such as the log of a failure."""
+
+    when: ParameterCondition
+
+
+class Rehearsal(RecordedJob, frozen=True, kw_only=True):
+    """A recorded log, by which the embedded cluster plays a job of any image. No other cluster gets to see it."""
+
+    cases: tuple[RehearsalCase, ...] = ()
+    """Others: the first whose `when` holds is played."""
 
 
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):

@@ -38,7 +38,7 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import OperatorCopy, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.parameters import Binding, holds, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import CheckStage, JobStage, KubeconfigStage, LogWatch, TerraformStage
@@ -209,12 +209,13 @@ def _require_same(blueprint: Blueprint, copy: Path) -> None:
     raise ConflictError(f"{blueprint.folder} has changed while it was copied: {why}.", hint="Launch again.")
 
 
-def _rehearsals(blueprint: Blueprint) -> dict[str, object]:
+def _rehearsals(blueprint: Blueprint, binding: Binding) -> dict[str, object]:
     """Return what pods of an embedded cluster print of each stage with a recorded log: files of the run's folder."""
     found: dict[str, object] = {}
     for stage in blueprint.stages:
-        played = stage.rehearsal if isinstance(stage, JobStage) else None
-        if played is not None:
+        rehearsal = stage.rehearsal if isinstance(stage, JobStage) else None
+        if rehearsal is not None:
+            played = next((case for case in rehearsal.cases if holds(case.when, binding)), rehearsal)
             watched = (stage.watch.logs if stage.watch is not None else None) or LogWatch()
             found[stage.id] = {
                 "logs": [str(blueprint_path(Path()) / file) for file in played.logs],
@@ -374,7 +375,7 @@ def create_run(
             source=blueprint.folder,
             shared=shared_by(blueprint),
             supplies=supplies,
-            rehearsals=_rehearsals(blueprint),
+            rehearsals=_rehearsals(blueprint, binding),
             environment={**environment, **found_by},
             clock=clock,
             base=base,

@@ -253,7 +253,7 @@ def shipped_sources() -> Iterator[tuple[ManifestsStage, Source]]:
 
 def test_every_shipped_blueprint_pins_its_operators_by_address_and_sum() -> None:
     sources = [source for _, source in shipped_sources()]
-    assert len(sources) == 7
+    assert len(sources) == 9
     for source in sources:
         assert source.is_pinned
         assert urlsplit(source.url).scheme == "https"
