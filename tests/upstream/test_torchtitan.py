@@ -104,4 +104,6 @@ def test_one_parameter_chooses_the_machine_and_what_fits_it(
 
 
 def test_the_image_has_the_version_that_the_options_are_of() -> None:
-    assert dockerfile_of("torchtitan-llama3-8b").values("ARG")["TORCHTITAN"] == source("torchtitan")["tag"].removeprefix("v")
+    assert dockerfile_of("torchtitan-llama3-8b").values("ARG")["TORCHTITAN"] == source("torchtitan")[
+        "tag"
+    ].removeprefix("v")
