@@ -53,13 +53,13 @@ def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: 
         target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
 
 
-def output_option(command: argparse.ArgumentParser, *more: str) -> None:
-    """Add the option for the form of what is printed, one of `FORMATS` or `more`."""
+def output_option(command: argparse.ArgumentParser, *more: str, suppress: bool = False) -> None:
+    """Add the option for the form of what is printed, one of `FORMATS` or `more`; `suppress` as of `add_options`."""
     command.add_argument(
         "--output",
         "-o",
         choices=(*FORMATS, *more),
-        default="table",
+        default=argparse.SUPPRESS if suppress else "table",
         help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run; "
         "jsonl has a row a line",
     )
@@ -82,6 +82,10 @@ def words_of(text: str) -> list[str]:
     """Read words that are separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
+
+SEVERAL: Options = [
+    (("--contexts",), {"type": words_of, "metavar": "A,B", "help": "contexts of several clusters at once, or all"})
+]
 
 _LISTING: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
     "--sort-by": (
@@ -191,9 +195,7 @@ def console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
     nodes_option(top, of="a demo ")
-    top.add_argument(
-        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
-    )
+    add_options(top, SEVERAL)
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(
@@ -238,7 +240,12 @@ def known_words(place: str, word: str, known: Sequence[str]) -> str:
     import difflib  # not at the start
 
     near = difflib.get_close_matches(word, known, n=3)
-    hint = f"{' or '.join(near)}?" if near else _ELSEWHERE.get(word, "") if place == "COMMAND" else ""
+    if near:
+        hint = f"{' or '.join(near)}?"
+    elif place == "COMMAND":
+        hint = _ELSEWHERE.get(word, "")
+    else:
+        hint = f"show {word}?" if "show" in known else ""
     return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actions.base.clock import parse_rfc3339
-from actions.base.errors import ConsoleError
+from actions.base.clock import stamp_seconds
+from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.objects.client import ObjectRef
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import StageContext
@@ -34,19 +34,22 @@ class NodeClaimRecorder:
 
     async def take(self, connection: ClusterConnection, pods: Sequence[Pod]) -> None:
         """Record the claims of the nodes that `pods` run on. Calls the API only for new nodes."""
-        fresh = {node: pod for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
+        fresh = {node for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
         if not fresh:
             return
         try:
-            ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
             claims = await list_claims(connection)
+            ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
+        except MissingError:
+            self._nodes |= fresh  # no Karpenter has made them
+            return
         except ConsoleError:
             return  # the nodes stay new, so the next call tries again
         known = {item.uid for item in self._context.journal.owned()}
         for claim in claims:
             if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                existed = _created_at(claim) < self._context.view.created_at - 1
+                existed = stamp_seconds(claim["metadata"].get("creationTimestamp")) < self._context.view.created_at - 1
                 await self._context.journal.own(owned_of(self._context, ref, uid=uid_of(claim), existed=existed))
         self._nodes |= ours
 
@@ -71,8 +74,3 @@ async def list_claims(connection: ClusterConnection) -> list[dict[str, Any]]:
 
 def _node_of(pod: Pod) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
-def _created_at(document: dict[str, Any]) -> float:
-    stamp = document["metadata"].get("creationTimestamp")
-    return parse_rfc3339(stamp).timestamp() if stamp else 0.0
