@@ -32,7 +32,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """The rehearsal of a stage, as a launch writes it into the run's folder."""
 
     logs: tuple[str, ...]
-    """Paths in that folder, by rank; the last is that of all further ranks."""
+    """Paths in the copy of the blueprint there, by rank; the last is that of all further ranks."""
     line_seconds: float
     load_percent: int
     exit_code: int
@@ -83,7 +83,7 @@ async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -
             return None
         if found.pods and not await _is_selected(config, found.pods, client):
             return RecordedLog(found, "", "")
-        path = folder / found.logs[min(_rank_of(config), len(found.logs) - 1)]
+        path = folder / "blueprint" / found.logs[min(_rank_of(config), len(found.logs) - 1)]
         data = await in_thread("recorded log", read_file, path)
     except (OSError, msgspec.DecodeError):
         return None

@@ -19,7 +19,7 @@ from actions.sandbox.programs.program import ContainerView, GpuLoad, NeuronLoad
 
 _OWNED = {"eksml.dev/run": "lora-1", "eksml.dev/stage": "train"}
 _TOLD = {
-    "logs": ["blueprint/w0.log", "blueprint/w1.log"], "line_seconds": 2.0, "load_percent": 50, "exit_code": 3,
+    "logs": ["w0.log", "w1.log"], "line_seconds": 2.0, "load_percent": 50, "exit_code": 3,
     "pods": "app=train", "container": "",
 }  # fmt: skip
 
