@@ -106,6 +106,8 @@ class Supplies(msgspec.Struct, frozen=True):
 
     operators: tuple[OperatorCopy, ...]
     modules: tuple[ModuleRelease, ...]
+    rehearsals: Mapping[str, object]
+    """By stage, what pods of an embedded cluster print."""
 
 
 def create_folder(
@@ -116,7 +118,6 @@ def create_folder(
     clock: Clock,
     shared: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
-    rehearsals: Mapping[str, object] = MappingProxyType({}),
     base: Path | None = None,
     require_copy: Callable[[Path], object] = lambda _: None,
 ) -> Path:
@@ -130,7 +131,6 @@ def create_folder(
         clock: Stamps the journal.
         shared: What the blueprint uses from outside of its folder, files and folders, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
-        rehearsals: By stage, what pods of an embedded cluster print.
         base: The folder of all runs, if not the usual one.
         require_copy: Called with the folder of the blueprint's copy before there is a run; its errors pass.
 
@@ -154,8 +154,6 @@ def create_folder(
         require_copy(blueprint_path(scratch))
         if supplies is not None:
             _copy_supplies(supplies, scratch)
-        if rehearsals:
-            write_private(rehearsals_path(scratch), msgspec.json.encode(rehearsals))
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
@@ -227,6 +225,8 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
             for file in (MANIFEST_FILE, SUM_FILE):
                 write_private(place / file, read_file(Path(operator.path).with_name(file)))
     copy_archives(supplies.modules, folder)
+    if supplies.rehearsals:
+        write_private(rehearsals_path(folder), msgspec.json.encode(supplies.rehearsals))
 
 
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
@@ -242,7 +242,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
             raise MissingError(
                 f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
             )
-    return Supplies(operators, needed_modules(blueprint, binding))
+    return Supplies(operators, needed_modules(blueprint, binding), rehearsals_of(blueprint))
 
 
 def require_preconditions(
@@ -406,7 +406,6 @@ def create_run(order: LaunchOrder, *, require: Callable[[], None] = lambda: None
             source=blueprint.folder,
             shared=shared_by(blueprint),
             supplies=supplies,
-            rehearsals=rehearsals_of(blueprint),
             environment={**order.environment, **found_by},
             clock=clock,
             base=order.base,
