@@ -116,7 +116,7 @@ class RecordedJob(Part, frozen=True, kw_only=True):
 
 
 class RehearsalCase(RecordedJob, frozen=True, kw_only=True):
-    """What is played instead while a parameter has certain values, such as the log of a failure."""
+    """A recording that takes its place while a parameter has certain values, such as the log of a failure."""
 
     when: ParameterCondition
 

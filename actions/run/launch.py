@@ -34,16 +34,16 @@ from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import load_blueprint, require_access
 from actions.blueprint.checks import NodesCheck, VersionCheck
-from actions.blueprint.copied_files import copied_files
+from actions.blueprint.copied_files import copied_files, rehearsals_of
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import CopyState, OperatorCopy, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, holds, makes_cluster, skipped_stages
+from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.render import namespace_of
 from actions.blueprint.source_files import git_modules, located, shared_by
-from actions.blueprint.stages import CheckStage, JobStage, KubeconfigStage, LogWatch, TerraformStage
+from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
 from actions.blueprint.terraform_modules import (
     copy_archives,
     fetch_missing_modules,
@@ -106,6 +106,8 @@ class Supplies(msgspec.Struct, frozen=True):
 
     operators: tuple[OperatorCopy, ...]
     modules: tuple[ModuleRelease, ...]
+    rehearsals: Mapping[str, object]
+    """By stage, what pods of an embedded cluster print."""
 
 
 def create_folder(
@@ -116,7 +118,6 @@ def create_folder(
     clock: Clock,
     shared: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
-    rehearsals: Mapping[str, object] = MappingProxyType({}),
     base: Path | None = None,
     require_copy: Callable[[Path], object] = lambda _: None,
 ) -> Path:
@@ -130,7 +131,6 @@ def create_folder(
         clock: Stamps the journal.
         shared: What the blueprint uses from outside of its folder, files and folders, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
-        rehearsals: By stage, what pods of an embedded cluster print.
         base: The folder of all runs, if not the usual one.
         require_copy: Called with the folder of the blueprint's copy before there is a run; its errors pass.
 
@@ -154,8 +154,6 @@ def create_folder(
         require_copy(blueprint_path(scratch))
         if supplies is not None:
             _copy_supplies(supplies, scratch)
-        if rehearsals:
-            write_private(rehearsals_path(scratch), msgspec.json.encode(rehearsals))
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
@@ -218,25 +216,6 @@ def _require_same(blueprint: Blueprint, copy: Path) -> None:
     raise ConflictError(f"{blueprint.folder} has changed while it was copied: {why}.", hint="Launch again.")
 
 
-def _rehearsals(blueprint: Blueprint, binding: Binding) -> dict[str, object]:
-    """Return what pods of an embedded cluster print of each stage with a recorded log: files of the run's folder."""
-    found: dict[str, object] = {}
-    for stage in blueprint.stages:
-        rehearsal = stage.rehearsal if isinstance(stage, JobStage) else None
-        if rehearsal is not None:
-            played = next((case for case in rehearsal.cases if holds(case.when, binding)), rehearsal)
-            watched = (stage.watch.logs if stage.watch is not None else None) or LogWatch()
-            found[stage.id] = {
-                "logs": [str(blueprint_path(Path()) / file) for file in played.logs],
-                "line_seconds": played.line_seconds,
-                "load_percent": played.load_percent,
-                "exit_code": played.exit,
-                "pods": watched.pods,
-                "container": watched.container,
-            }
-    return found
-
-
 def _copy_supplies(supplies: Supplies, folder: Path) -> None:
     """Keep releases as they are now: they are applied an hour later, perhaps again after days."""
     for operator in supplies.operators:
@@ -246,6 +225,8 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
             for file in (MANIFEST_FILE, SUM_FILE):
                 write_private(place / file, read_file(Path(operator.path).with_name(file)))
     copy_archives(supplies.modules, folder)
+    if supplies.rehearsals:
+        write_private(rehearsals_path(folder), msgspec.json.encode(supplies.rehearsals))
 
 
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
@@ -261,7 +242,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
             raise MissingError(
                 f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
             )
-    return Supplies(operators, needed_modules(blueprint, binding))
+    return Supplies(operators, needed_modules(blueprint, binding), rehearsals_of(blueprint, binding))
 
 
 def require_preconditions(
@@ -425,7 +406,6 @@ def create_run(order: LaunchOrder, *, require: Callable[[], None] = lambda: None
             source=blueprint.folder,
             shared=shared_by(blueprint),
             supplies=supplies,
-            rehearsals=_rehearsals(blueprint, binding),
             environment={**order.environment, **found_by},
             clock=clock,
             base=order.base,

@@ -28,11 +28,11 @@ _RANKS = ("JOB_COMPLETION_INDEX", "LWS_WORKER_INDEX", "RANK")
 """Variables of containers that hold a pod's place among those of its job."""
 
 
-class Rehearsal(msgspec.Struct, frozen=True):
+class PlayedRehearsal(msgspec.Struct, frozen=True):
     """The rehearsal of a stage, as a launch writes it into the run's folder."""
 
     logs: tuple[str, ...]
-    """Paths in that folder, by rank; the last is that of all further ranks."""
+    """Paths in the copy of the blueprint there, by rank; the last is that of all further ranks."""
     line_seconds: float
     load_percent: int
     exit_code: int
@@ -51,9 +51,9 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 
 class RecordedLog(msgspec.Struct, frozen=True):
-    """What a pod shows of a rehearsal."""
+    """The part of a rehearsal that a pod shows."""
 
-    rehearsal: Rehearsal
+    rehearsal: PlayedRehearsal
     container: str
     """The one that prints the log; empty if none of the pod does."""
     text: str
@@ -77,13 +77,13 @@ async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -
         return None
     folder = state_folder() / "runs" / run
     try:
-        rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, Rehearsal])
+        rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, PlayedRehearsal])
         found = rehearsals.get(stage)
         if found is None:
             return None
         if found.pods and not await _is_selected(config, found.pods, client):
             return RecordedLog(found, "", "")
-        path = folder / found.logs[min(_rank_of(config), len(found.logs) - 1)]
+        path = folder / "blueprint" / found.logs[min(_rank_of(config), len(found.logs) - 1)]
         data = await in_thread("recorded log", read_file, path)
     except (OSError, msgspec.DecodeError):
         return None
