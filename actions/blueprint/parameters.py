@@ -230,7 +230,7 @@ def _other_names(name: str, blueprint: Blueprint) -> str:
     if near:
         return f"Did you mean {' or '.join(near)}?"
     if len(known) > _NAMES_IN_A_SENTENCE:
-        return f"`eksml-tui blueprints {blueprint.id}` lists its {len(known)} parameters."
+        return f"`eksml-tui blueprints show {blueprint.id}` lists its {len(known)} parameters."
     return f"Its parameters are: {', '.join(known)}."
 
 
@@ -418,6 +418,11 @@ def _shown(value: Scalar) -> str:
 
 def _instead(name: str) -> str:
     return f"Set {name} to such a value."
+
+
+def makes_cluster(blueprint: Blueprint, binding: Binding) -> bool:
+    """Return whether a run with these values makes its own cluster."""
+    return not binding.existing_cluster and any(stage.own_cluster_only for stage in blueprint.stages)
 
 
 def reason_to_skip(stage: AnyStage, binding: Binding) -> str:

@@ -13,8 +13,6 @@ import msgspec
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parts import EXPECTATION, Expectation
 
-SCHEMA_ASSET = "schema/blueprint.schema.json"
-
 _NAMED = ("Parameter", "Derived", "Holding", "SecretObject", "Results", "Preset")
 """The structures that components may have under the same name: the file may leave any key to them."""
 _TAKEN = (("Blueprint", "stages", "id"), ("CheckStage", "checks", "title"), ("CapacityStage", "quotas", "title"))
@@ -51,7 +49,7 @@ def _taken(items: Mapping[str, Any], named_by: str, definitions: Mapping[str, An
 
 
 def schema_text() -> str:
-    """The schema as the asset holds it."""
+    """The schema as a file, for editors."""
     return msgspec.json.format(msgspec.json.encode(blueprint_schema(), order="deterministic"), indent=2).decode() + "\n"
 
 

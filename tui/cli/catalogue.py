@@ -1,4 +1,4 @@
-"""`eksml-tui blueprints` and `validate`: the catalogue, and the checks of a blueprint's files."""
+"""`eksml-tui blueprints` and `validate`: the catalogue, its verbs, and the checks of a blueprint's files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ BAD_FILE = 2
 
 
 def run(options: Namespace) -> int:
-    """Run one of the two commands; return its exit code."""
-    if options.command == "validate":
-        return _validate(options)
-    return _show(options) if options.id else _list(options)
+    """Run `validate`, or a verb of `blueprints`; return its exit code."""
+    return _validate(options) if options.command == "validate" else _VERBS[options.verb](options)
 
 
 def _list(options: Namespace) -> int:
@@ -41,7 +39,7 @@ def _list(options: Namespace) -> int:
 
 
 def _show(options: Namespace) -> int:
-    blueprint = Catalogue.usual(options.blueprints).find(options.id)
+    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
     print_table(
         options.output,
         table=lambda: _page(blueprint),
@@ -93,3 +91,6 @@ def _validate(options: Namespace) -> int:
         sys.stdout.write("".join(f"{folder}: good.\n" for folder in folders))
         sys.stdout.write("".join(f"{folder}: not a blueprint, it has no {FILE_NAME}.\n" for folder in others))
     return BAD_FILE if errors else 0
+
+
+_VERBS = {None: _list, "list": _list, "show": _show}

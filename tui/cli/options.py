@@ -53,13 +53,13 @@ def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: 
         target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
 
 
-def output_option(command: argparse.ArgumentParser, *more: str) -> None:
-    """Add the option for the form of what is printed, one of `FORMATS` or `more`."""
+def output_option(command: argparse.ArgumentParser, *more: str, suppress: bool = False) -> None:
+    """Add the option for the form of what is printed, one of `FORMATS` or `more`; `suppress` as of `add_options`."""
     command.add_argument(
         "--output",
         "-o",
         choices=(*FORMATS, *more),
-        default="table",
+        default=argparse.SUPPRESS if suppress else "table",
         help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run; "
         "jsonl has a row a line",
     )
@@ -232,7 +232,12 @@ def known_words(place: str, word: str, known: Sequence[str]) -> str:
     import difflib  # not at the start
 
     near = difflib.get_close_matches(word, known, n=3)
-    hint = f"{' or '.join(near)}?" if near else _ELSEWHERE.get(word, "") if place == "COMMAND" else ""
+    if near:
+        hint = f"{' or '.join(near)}?"
+    elif place == "COMMAND":
+        hint = _ELSEWHERE.get(word, "")
+    else:
+        hint = f"show {word}?" if "show" in known else ""
     return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
 
 

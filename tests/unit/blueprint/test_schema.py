@@ -1,17 +1,14 @@
-"""The JSON Schema that ships is the one that the model gives."""
+"""The JSON Schema of blueprints."""
 
 from __future__ import annotations
 
-from actions.base.files import asset
-from actions.blueprint.schema import SCHEMA_ASSET, blueprint_schema, schema_text
+import json
 
-
-def test_the_shipped_schema_is_current() -> None:
-    assert asset(SCHEMA_ASSET).read_text(encoding="utf-8") == schema_text(), "run make schema"
+from actions.blueprint.schema import schema_text
 
 
 def test_the_schema_is_strict_and_knows_every_stage_kind() -> None:
-    schema = blueprint_schema()
+    schema = json.loads(schema_text())
     definitions = schema["$defs"]
 
     assert definitions["Blueprint"]["additionalProperties"] is False

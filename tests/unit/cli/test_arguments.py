@@ -32,7 +32,9 @@ def test_parameters_of_a_plan_stand_before_or_after_its_options(words: list[str]
         (["read", "log", "-o", "plot"], "file", "-"),
         (["why", "-o", "json", "pod/train-0"], "object", "pod/train-0"),
         (["forward", "--local", "6006", "tensorboard"], "to", "tensorboard"),
-        (["blueprints", "-o", "json", "nemo-gpt3-5b"], "id", "nemo-gpt3-5b"),
+        (["blueprints", "show", "-o", "json", "nemo-gpt3-5b"], "blueprint", "nemo-gpt3-5b"),
+        (["blueprints", "-o", "json", "show", "nemo-gpt3-5b"], "output", "json"),
+        (["blueprints", "-o", "json"], "output", "json"),
     ],
 )
 def test_the_last_argument_stands_before_or_behind_the_options(words: list[str], place: str, value: str) -> None:
@@ -107,6 +109,11 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
         (["xyzzy"], "eksml-tui: error: there is no command 'xyzzy'\nSee eksml-tui --help\n"),
         (["runs", "lst"], "eksml-tui runs: error: there is no verb 'lst'; list?\nSee eksml-tui runs --help\n"),
         (
+            ["blueprints", "bionemo-esm1nv"],
+            "eksml-tui blueprints: error: there is no verb 'bionemo-esm1nv'; show bionemo-esm1nv?\n"
+            "See eksml-tui blueprints --help\n",
+        ),
+        (
             ["pods", "-o", "xml"],
             "eksml-tui pods: error: --output/-o cannot be 'xml'; "
             "it is one of table, wide, json, jsonl, yaml, csv, name\n"
@@ -169,7 +176,7 @@ def test_launches_of_a_script_are_checked_before_it_starts(tmp_path: Path, capsy
         ["doctor", "bionemo-esm1nv", "--preset", "nope"],
         ["launch", "nope"],
         ["launch", "bionemo-esm1nv", "--preset", "nope"],
-        ["blueprints", "nope"],
+        ["blueprints", "show", "nope"],
         ["validate", "nope"],
         ["mirror", "nope"],
     ],
@@ -187,7 +194,7 @@ def test_all_wrong_parameters_are_named_at_once(capsys: pytest.CaptureFixture[st
     words = ("gpu", "workers=1000", "colour=red", "worker=3")
     assert main(["plan", "bionemo-esm1nv", *words, "--preset", "nope"]) == 2
     lines = capsys.readouterr().err.splitlines()
-    expected = ("Write name=value", "preset 'nope'", "1000", "eksml-tui blueprints bionemo-esm1nv", "mean workers")
+    expected = ("Write name=value", "preset 'nope'", "1000", "eksml-tui blueprints show bionemo-esm1nv", "mean workers")
     for word, line in zip(expected, lines, strict=True):
         assert word in line
     assert main(["plan", "bionemo-esm1nv", "workers=1000", "worker=3"]) == 2
