@@ -96,7 +96,7 @@ def volumes_of(blueprint: str) -> list[Document]:
 
 
 def all_of_others(launch: PlannedLaunch) -> list[Document]:
-    """What the administrator has made: the user's namespace, role and claims, and the objects `of_others`."""
+    """The objects of the administrator: the user's namespace, role and claims, then those `of_others`."""
     space: Document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}
     claims = [
         one | {"metadata": one["metadata"] | {"namespace": TEAM}} if one["kind"] != "PersistentVolume" else one
