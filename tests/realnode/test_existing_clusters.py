@@ -20,7 +20,7 @@ from actions.blueprint.stages import JobStage
 from actions.run.client import load_run
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.state.view import OVER, RunState, RunView
-from actions.sandbox.clientkit.kinds import GPU, Document
+from actions.sandbox.clientkit.kinds import GPU, QUEUES, Document
 from tests.flow.test_existing_clusters import (
     EFA_PLUGIN,
     NVIDIA,
@@ -141,7 +141,12 @@ async def test_a_user_with_one_namespace_trains_on_a_cluster_of_others(
     launch = PlannedLaunch(blueprint=blueprint, binding=bind(blueprint, values, existing_cluster=True))
     made = all_of_others(launch)
     with made_by_others(system):
-        async with connected(admin) as client, applied(client, made), as_of(admin) as connection:
+        async with (
+            connected(admin) as client,
+            applied(client, [one for one in made if one["kind"] != QUEUES.kind]),
+            applied(client, [one for one in made if one["kind"] == QUEUES.kind]),  # by then Volcano answers for it
+            as_of(admin) as connection,
+        ):
             make_pools_ready()
             before = await uids(connection, made)
             try:
