@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from actions.base.errors import BlueprintError
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, holds
+from actions.blueprint.stages import JobStage, LogWatch
 
 _MOST_BYTES = 16 << 20
 _LEFT_OUT = "__pycache__"
@@ -80,3 +83,22 @@ def _linked(path: Path, folder: Path) -> Iterator[Path]:
             hint = "Copy the file to where the link is."
             raise BlueprintError(f"it links to a file outside of {folder.name}.", file=str(path), hint=hint)
         yield path
+
+
+def rehearsals_of(blueprint: Blueprint, binding: Binding) -> dict[str, object]:
+    """Return what pods of an embedded cluster print of each stage with a recorded log, by files of the copy."""
+    found: dict[str, object] = {}
+    for stage in blueprint.stages:
+        rehearsal = stage.rehearsal if isinstance(stage, JobStage) else None
+        if rehearsal is not None:
+            played = next((case for case in rehearsal.cases if holds(case.when, binding)), rehearsal)
+            watched = (stage.watch.logs if stage.watch is not None else None) or LogWatch()
+            found[stage.id] = {
+                "logs": played.logs,
+                "line_seconds": played.line_seconds,
+                "load_percent": played.load_percent,
+                "exit_code": played.exit,
+                "pods": watched.pods,
+                "container": watched.container,
+            }
+    return found

@@ -34,7 +34,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import listed
 from actions.blueprint.catalogue import load_blueprint, require_access
 from actions.blueprint.checks import NodesCheck, VersionCheck
-from actions.blueprint.copied_files import copied_files
+from actions.blueprint.copied_files import copied_files, rehearsals_of
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import CopyState, OperatorCopy, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
@@ -70,6 +70,7 @@ from actions.run.journal.folder import (
     keep_reserve,
     lease_path,
     make_block,
+    rehearsals_path,
     runner_log_path,
     runs_folder,
     starts_path,
@@ -105,6 +106,8 @@ class Supplies(msgspec.Struct, frozen=True):
 
     operators: tuple[OperatorCopy, ...]
     modules: tuple[ModuleRelease, ...]
+    rehearsals: Mapping[str, object]
+    """By stage, what pods of an embedded cluster print."""
 
 
 def create_folder(
@@ -222,6 +225,8 @@ def _copy_supplies(supplies: Supplies, folder: Path) -> None:
             for file in (MANIFEST_FILE, SUM_FILE):
                 write_private(place / file, read_file(Path(operator.path).with_name(file)))
     copy_archives(supplies.modules, folder)
+    if supplies.rehearsals:
+        write_private(rehearsals_path(folder), msgspec.json.encode(supplies.rehearsals))
 
 
 def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
@@ -237,7 +242,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
             raise MissingError(
                 f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
             )
-    return Supplies(operators, needed_modules(blueprint, binding))
+    return Supplies(operators, needed_modules(blueprint, binding), rehearsals_of(blueprint, binding))
 
 
 def require_preconditions(

@@ -54,6 +54,7 @@ _STAYS_SECONDS = 10.0
 """A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
 fail after five seconds has failed."""
 _LONGEST_SECONDS = 240.0
+_VOLCANO = "volcano-system"
 _AS_WRITTEN = {"realnode/as-written": ""}
 
 
@@ -81,32 +82,33 @@ async def sandbox(folder: Path) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def operators(client: ApiClient, mirror: Path) -> AsyncIterator[None]:
-    """All operators of the blueprints, as launches install them, until the context is left.
+async def applied(client: ApiClient, manifests: Sequence[Document]) -> AsyncIterator[None]:
+    """Objects of an administrator, with operators that are ready, until the context is left.
 
     Args:
         client: The cluster's.
-        mirror: Where their manifests are.
+        manifests: In the order in which they can be made.
     """
     discovery = Discovery(client.session)
-    manifests = _manifests(mirror)
     try:
         await apply_all(client.session, discovery, manifests)
         for one in manifests:
             if one["kind"] == DEPLOYMENTS.kind:
                 await _ready(client, one["metadata"])
-        await until(lambda: _is_open(client), "the default queue", deadline_seconds=_LONGEST_SECONDS)
+        if any(one["metadata"]["name"] == _VOLCANO for one in manifests):
+            await until(lambda: _is_open(client), "the default queue", deadline_seconds=_LONGEST_SECONDS)
         yield
     finally:
-        left = [ref_of(one) for one in manifests if one["kind"] != NAMESPACES.kind]
-        for ref in reversed([*(ref_of(one) for one in manifests if one["kind"] == NAMESPACES.kind), *left]):
-            await delete(client.session, discovery, ref)
-        for one in manifests:
-            if one["kind"] == NAMESPACES.kind:
-                await _gone(client, one["metadata"]["name"])
+        spaces = [one for one in manifests if one["kind"] == NAMESPACES.kind]
+        left = [one for one in manifests if one["kind"] != NAMESPACES.kind]
+        for one in reversed([*spaces, *left]):
+            await delete(client.session, discovery, ref_of(one))
+        for one in spaces:
+            await _gone(client, one["metadata"]["name"])
 
 
-def _manifests(mirror: Path) -> Sequence[Document]:
+def all_operators(mirror: Path) -> Sequence[Document]:
+    """Return the manifests of all operators of the blueprints, as launches install them."""
     found: dict[str, Sequence[Any]] = {}
     for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
         blueprint = load_blueprint(path.parent)

@@ -26,6 +26,7 @@ from tui.cli.options import (
     listing_option,
     listing_options,
     natural_number,
+    nodes_option,
     object_name,
     output_option,
     port_of,
@@ -340,6 +341,9 @@ def _logs(commands: Commands, cluster: Options) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the containers have ended")
     logs.add_argument("-p", "--previous", action="store_true", help="those of the containers before their last restart")
     logs.add_argument("--tail", type=natural_number, metavar="N", help="only the last lines of each (default: all)")
+    logs.add_argument(
+        "--to", type=Path, metavar="FILE", help="write them to FILE, without secrets, for a blueprint's rehearsal"
+    )
     logs.add_argument("--since", type=duration_in_seconds, metavar="TIME", help="only lines of the last 10m, 2h…")
 
 
@@ -552,6 +556,7 @@ def _sandbox(commands: Commands) -> None:
     sandbox.add_argument(
         "--scale", default="", metavar="nodes=N,pods=N", help="add hollow nodes and pods: stored, never run"
     )
+    nodes_option(sandbox)
     verbs = sandbox.add_subparsers(dest="verb", metavar="VERB")
     faults = verbs.add_parser("faults", help="list, inject or clear faults in a running sandbox")
     faults.add_argument(

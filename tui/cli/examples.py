@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "logs": (
         "eksml-tui logs mpijob/nccl-tests         all its pods, in the order of time",
         "eksml-tui logs -l app=train -f --tail 10",
+        "eksml-tui logs job/train --to train.log         for the rehearsal of a blueprint",
     ),
     "help": ("eksml-tui help runs resume",),
     "version": ("eksml-tui version",),

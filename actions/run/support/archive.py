@@ -68,13 +68,13 @@ def write_archive(
 
 
 def require_absent(file: Path) -> None:
-    """Refuse an archive that exists.
+    """Refuse a file that exists.
 
     Raises:
         ConfigError: It does.
     """
     if file.exists() or file.is_symlink():
-        raise ConfigError(f"{file} exists.", hint="Name another file for the archive.")
+        raise ConfigError(f"{file} exists.", hint="Name another file.")
 
 
 def list_text(files: Iterable[WrittenPiece]) -> str:

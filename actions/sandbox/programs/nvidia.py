@@ -14,10 +14,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
+from actions.fleet.instance_types import SAGEMAKER, InstanceTable
 from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, Program, ProgramStep
 
 
@@ -77,12 +80,33 @@ _A100_40 = GpuModel("NVIDIA A100-SXM4-40GB", 40960, 400, 52.0, 371.0, 58, 1410, 
 _A100_80 = GpuModel("NVIDIA A100-SXM4-80GB", 81920, 400, 61.0, 382.0, 61, 1410, 312.0, _P4_BUSES, nvlinks=12)
 _H100 = GpuModel("NVIDIA H100 80GB HBM3", 81559, 700, 69.0, 641.0, 57, 1980, 989.0, _P5_BUSES, nvlinks=18)
 _H200 = GpuModel("NVIDIA H200", 143771, 700, 76.0, 652.0, 56, 1980, 989.0, _P5_BUSES, nvlinks=18)
-_BY_FAMILY = {"p4d": _A100_40, "p4de": _A100_80, "p5": _H100, "p5e": _H200, "p5en": _H200}
+_BY_FAMILY = {"g5": A10G, "p4d": _A100_40, "p4de": _A100_80, "p5": _H100, "p5e": _H200, "p5en": _H200}
+_LIMIT_WATTS = {"T4": 70, "L4": 72, "L40S": 350, "B200": 1000}
+_BUSY_SHARE = 0.9
 
 
+@cache
 def model_of(instance_type: str) -> GpuModel:
-    """The devices of an instance type; an A10G for one that is not listed."""
-    return _BY_FAMILY.get(instance_type.partition(".")[0], A10G)
+    """The devices of an instance type.
+
+    Those that were not captured have name and memory of the table of instances, limits of NVIDIA's data sheets, and the
+    rest of an A10G, or in P families of an H100. A type that is not in the table has A10G.
+    """
+    name = instance_type.removeprefix(SAGEMAKER)
+    family = name.partition(".")[0]
+    kind = InstanceTable.load().find(name)
+    if family in _BY_FAMILY or kind is None or not kind.gpus:
+        return _BY_FAMILY.get(family, A10G)
+    base = _H100 if family.startswith("p") else A10G
+    limit = _LIMIT_WATTS.get(kind.accelerator_model, base.limit_watts)
+    return replace(
+        base,
+        name=f"NVIDIA {kind.accelerator_model}",
+        total_mib=round((kind.accelerator_memory_gib or 0) * 1024) or base.total_mib,
+        limit_watts=limit,
+        busy_watts=limit * _BUSY_SHARE,
+        nvlinks=base.nvlinks if family.startswith("p") else 0,
+    )
 
 
 _FIRST, _THIRD = 41, 22

@@ -11,7 +11,7 @@ from actions.blueprint.catalogue import load_blueprint, validate
 from actions.script.parse import load_script
 
 PAGE = Path(__file__).parents[3] / "docs" / "blueprints.md"
-SMALL, MANIFEST, SCRIPT, COMPOSED = re.findall(
+SMALL, MANIFEST, SCRIPT, COMPOSED, *_ = re.findall(
     r"^```yaml\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
 )
 

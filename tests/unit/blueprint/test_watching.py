@@ -8,6 +8,7 @@ import pytest
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.stages import JobStage
 from tests.unit.blueprint.builders import a_blueprint
 
 BEFORE = "    target: {api_version: batch/v1, kind: Job, name: work}\n"
@@ -55,3 +56,35 @@ def test_what_agrees_loads(tmp_path: Path, watch: str) -> None:
     stage = load_blueprint(watching(tmp_path / "b", watch)).stage("work")
 
     assert stage.watch is not None
+
+
+@pytest.mark.parametrize(
+    ("watch", "rehearsal", "said"),
+    [
+        ("logs: {pods: a=b}", "{log: gone.log}", "there is no"),
+        ("logs: {pods: a=b}", "{log: ../x.log}", "is not a path inside"),
+        ("logs: {pods: a=b}", "{log: []}", "rehearsal"),
+        ("logs: {pods: a=b}", "{log: blueprint.yaml, rate: 0/s}", "rate"),
+        ("logs: {pods: a=b}", "{log: blueprint.yaml, load: 101%}", "load"),
+        ("logs: {pods: a=b}", "{log: blueprint.yaml, exit: 256}", "exit"),
+        ("logs: {file: /l, pod: a=b}", "{log: blueprint.yaml}", "but watches another one. Name the pods"),
+    ],
+)
+def test_a_rehearsal_that_could_not_be_played_is_one_sentence(
+    tmp_path: Path, watch: str, rehearsal: str, said: str
+) -> None:
+    folder = watching(tmp_path / "b", f"{watch}\n    rehearsal: {rehearsal}")
+
+    with pytest.raises(BlueprintError) as caught:
+        load_blueprint(folder)
+
+    assert said in caught.value.sentence()
+
+
+def test_a_rehearsal_has_its_logs_by_rank_and_numbers(tmp_path: Path) -> None:
+    rehearsal = "rehearsal: {log: [blueprint.yaml, blueprint.yaml], rate: 30/m, load: 92%}"
+    stage = load_blueprint(watching(tmp_path / "b", f"logs: {{pods: a=b}}\n    {rehearsal}")).stage("work")
+
+    assert isinstance(stage, JobStage)
+    assert stage.rehearsal is not None
+    assert (len(stage.rehearsal.logs), stage.rehearsal.line_seconds, stage.rehearsal.load_percent) == (2, 2.0, 92)

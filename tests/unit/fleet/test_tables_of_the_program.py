@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.errors import FormatError
+from actions.base.errors import FormatError, InputError
 from actions.base.files import asset
 from actions.fleet.instance_types import GIB, InstanceTable
 from actions.fleet.prices import PriceBook
@@ -124,3 +124,25 @@ def test_a_damaged_instance_type_is_named_with_its_line_and_column(tmp_path: Pat
 def test_a_table_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"gone\.csv cannot be read"):
         InstanceTable.load(tmp_path / "gone.csv")
+
+
+def test_numbers_of_instances_are_read_by_type() -> None:
+    types = InstanceTable.load()
+    assert types.counts_in("g6e.12xlarge=2, ml.p5.48xlarge=1") == {"g6e.12xlarge": 2, "ml.p5.48xlarge": 1}
+    assert types.counts_in("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("g6e.12xlrge=2", "There is no instance type 'g6e.12xlrge' in the table. The nearest are g6e.12xlarge, "),
+        ("ml.p5.48xlrge=2", "The nearest are p5.48xlarge, "),
+        ("g6e.12xlarge", "'g6e.12xlarge' is not a type of instances with their number, 1 to 100."),
+        ("g6e.12xlarge=0", "is not a type of instances"),
+        ("g6e.12xlarge=101", "is not a type of instances"),
+    ],
+)
+def test_what_is_no_number_of_instances_is_one_sentence(text: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        InstanceTable.load().counts_in(text)
+    assert said in caught.value.sentence()

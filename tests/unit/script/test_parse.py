@@ -46,6 +46,12 @@ def test_a_good_script_keeps_its_order_and_places() -> None:
     assert (script.steps[1].line, script.steps[1].within_seconds) == (7, 120)
 
 
+def test_nodes_of_the_embedded_cluster_are_checked_before_it_starts() -> None:
+    assert parsed(GOOD.replace(b"size:", b"nodes: p5.48xlarge=2\nsize:")).nodes == "p5.48xlarge=2"
+    with pytest.raises(ScriptError, match=r"life\.yaml:4:1: There is no instance type 'p5\.48xlrge'"):
+        parsed(GOOD.replace(b"size:", b"nodes: p5.48xlrge=2\nsize:"))
+
+
 def test_variables_keep_their_type_when_they_stand_alone() -> None:
     call = parsed(GOOD).steps[0].action
     assert isinstance(call, Call)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError, MissingError, UsageError
+from actions.base.files import write_private
 from actions.base.untrusted import plain_text
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import pods_of_job
@@ -17,6 +21,8 @@ from actions.cluster.logs.follow import ContainerLog, LogCursor, follow, read_lo
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.listing import fetch_pods
 from actions.fleet.facts import PodFacts
+from actions.run.support.archive import require_absent
+from actions.run.support.filters import SupportFilter, learn_secrets
 from tui.cli.inspect.watch import listed_jobs, named_job
 from tui.cli.target import ask_cluster
 from tui.feeds.logs import SourceNames, TimeOrder
@@ -27,6 +33,10 @@ _AT_ONCE = 16
 _MOST_FOLLOWED = 150
 _PRINT_SECONDS = 0.25
 _ALL_LINES = 1 << 30
+_MOST_RECORDED, _MOST_RECORDED_BYTES = 8, 1 << 20
+"""Logs, and bytes of each: a run keeps a copy of them."""
+_FEWEST, _MOST_A_UNIT = 10, 999_999
+"""Lines in the unit of a rate."""
 
 
 def run(options: Namespace) -> int:
@@ -41,8 +51,11 @@ def run(options: Namespace) -> int:
     """
     if bool(options.object) == bool(options.selector):
         raise UsageError("Name a pod, a job, or labels.", hint="eksml-tui logs job/train, or logs -l app=train.")
-    if options.follow and options.previous:
-        raise UsageError("--previous is a log that has ended; it cannot be followed.")
+    if options.follow and (options.previous or options.to):
+        given = "--to" if options.to else "--previous"
+        raise UsageError(f"{given} takes a log as it is now; it cannot be followed.")
+    if options.to:
+        require_absent(options.to)
 
     async def ask(session: KubeSession) -> int:
         return await _print_logs(session, options)
@@ -60,6 +73,8 @@ async def _print_logs(session: KubeSession, options: Namespace) -> int:
     if not sources:
         chosen = options.object or f"labels {options.selector}"
         raise MissingError(f"There is no container of {chosen}.", hint="eksml-tui pods -A lists pods.")
+    if options.to:
+        return await _record(session, sources, options)
     if options.follow and len(sources) > _MOST_FOLLOWED:
         raise UsageError(f"{len(sources)} logs cannot be followed at once; {_MOST_FOLLOWED} can.")
     printer = _Printer(sources)
@@ -81,6 +96,50 @@ async def _print_logs(session: KubeSession, options: Namespace) -> int:
             reader.cancel()
     printer.print_all()
     return int(failures > 0)
+
+
+async def _record(session: KubeSession, sources: list[ContainerLog], options: Namespace) -> int:
+    """Write logs into files for a rehearsal, the first under the given name, and print the key of a stage for them."""
+    learn_secrets(Path(), {}, os.environ)
+    hidden, since = SupportFilter(None), _since(options)
+    files: list[str] = []
+    rate = ""
+    if len(sources) > _MOST_RECORDED:
+        sys.stderr.write(f"eksml-tui: The first {_MOST_RECORDED} of {len(sources)} logs are recorded.\n")
+    for source in sources[:_MOST_RECORDED]:
+        read = await read_log(session, source, tail_lines=options.tail, since=since, previous=options.previous)
+        lines = [line for line in read if not line.is_marker]
+        data = hidden.data("".join(f"{line.text}\n" for line in lines).encode())
+        if len(data) > _MOST_RECORDED_BYTES:
+            data = data[: data.rfind(b"\n", 0, _MOST_RECORDED_BYTES) + 1]
+            sys.stderr.write(f"eksml-tui: {source.pod}: its first {_MOST_RECORDED_BYTES >> 20} MiB are recorded.\n")
+        rank = f"-{len(files)}" if files else ""
+        file = options.to.with_name(f"{options.to.stem}{rank}{options.to.suffix}")
+        require_absent(file)
+        write_private(file, data)
+        files.append(file.name)
+        rate = rate or _rate_of([line.at_ns for line in lines])
+    named = files[0] if len(files) == 1 else f"[{', '.join(files)}]"
+    sys.stdout.write(f"rehearsal: {{log: {named}, rate: {rate or '5/s'}}}\n")
+    sys.stderr.write(
+        "eksml-tui: Read it for what nobody else may see. Then put it beside blueprint.yaml, and that line into the "
+        "stage of the job.\n"
+    )
+    return 0
+
+
+def _rate_of(moments: Sequence[int]) -> str:
+    """Return the mean rate of lines that were printed at these moments (nanoseconds); empty if there is none."""
+    seconds = (moments[-1] - moments[0]) / 1e9 if moments else 0.0
+    for unit, length in (("s", 1), ("m", 60), ("h", 3600)) if seconds > 0 else ():
+        count = round(len(moments) / seconds * length)
+        if count >= _FEWEST or unit == "h":
+            return f"{min(max(1, count), _MOST_A_UNIT)}/{unit}"
+    return ""
+
+
+def _since(options: Namespace) -> LogCursor | None:
+    return LogCursor(int((SystemClock().now().timestamp() - options.since) * 1e9), 0) if options.since else None
 
 
 async def _pods(session: KubeSession, options: Namespace) -> list[PodFacts]:
@@ -108,9 +167,7 @@ async def _pods(session: KubeSession, options: Namespace) -> list[PodFacts]:
 async def _read(
     session: KubeSession, source: ContainerLog, options: Namespace, printer: _Printer, gate: asyncio.Semaphore
 ) -> None:
-    since = None
-    if options.since:
-        since = LogCursor(int((SystemClock().now().timestamp() - options.since) * 1e9), 0)
+    since = _since(options)
     async with gate:
         if options.follow:
 
