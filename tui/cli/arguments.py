@@ -55,7 +55,7 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 """
 
 
-_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
+_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "summary", "artifacts", "allow_write")
 
 
 _OLD_VERBS = {"retry": "resume", "unpause": "resume"}

@@ -210,6 +210,7 @@ def console_options(top: argparse.ArgumentParser) -> None:
     script.add_argument("--visible", action="store_true", help="play it in this terminal instead of headless")
     script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
     script.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    script.add_argument("--summary", type=Path, metavar="FILE", help="write the report as a page of Markdown")
     script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
     script.add_argument(
         "--allow-write", type=Path, action="append", default=[], metavar="DIR",
