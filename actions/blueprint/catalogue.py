@@ -39,7 +39,7 @@ _KEYS = (*(field.name for field in msgspec.structs.fields(Blueprint) if field.na
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
 _MISSING = "Object missing required field"
 _PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\[\.\.\.\]")
-_BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 def load_blueprint(folder: Path) -> Blueprint:
@@ -106,7 +106,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
     for key in ("id", "title", "summary"):
         if not isinstance(value.get(key), str):
             raise document.error(BlueprintError, f"{key} must be a text.", key)
-    if _BLUEPRINT_ID.fullmatch(value["id"]) is None:
+    if BLUEPRINT_ID.fullmatch(value["id"]) is None:
         message = f"{value['id']!r} is not an id."
         raise document.error(BlueprintError, message, "id", hint="Use lower case, digits and -.")
     blueprint = Blueprint(

@@ -90,7 +90,8 @@ def _require_object(document: Document) -> None:
             raise document.error(BlueprintError, f"a Kubernetes object needs {key}.", key)
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata")
+        hint = "Write name instead of generateName." if "generateName" in (metadata or {}) else ""
+        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata", hint=hint)
 
 
 SHARED = "common"

@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 """A Kubernetes object as plain data."""
 
 _STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
-_TEMPLATE_KEYS = ("template", "submitterPodTemplate")
+_TEMPLATE_KEYS = ("template", "submitterPodTemplate", "leaderTemplate", "workerTemplate")
 _FORMAT = re.compile(r"%(?:%|s|d|0[1-9]d)")
 
 

@@ -38,6 +38,7 @@ class KubeKind(msgspec.Struct, frozen=True):
         pods_from: The path of the name of the first of `pod_owners` in its status, where it does not own that object.
         lead: The role of the pods of a Job that it makes beside the others.
         report: The path of progress and metrics in its status.
+        labels_pods: The label of its pods whose value is its name; empty where none is.
         wait_for: The `--for` of the `kubectl wait` that ends when such an object is ready or finished.
         suspended_by: The path of the field that ends its pods and keeps the object: a flag, or the replicas. Empty if
             there is none.
@@ -57,6 +58,7 @@ class KubeKind(msgspec.Struct, frozen=True):
     pods_from: str = ""
     lead: str = ""
     report: str = ""
+    labels_pods: str = ""
     wait_for: str = "condition=Ready"
     suspended_by: str = ""
     suspending: tuple[str, ...] = ()
@@ -90,10 +92,28 @@ _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _SUCCEEDED = "condition=Succeeded"
 _SUSPEND, _POLICY = "spec.suspend", "spec.runPolicy.suspend"
+_JOB_NAME, _TRAINING_NAME = "batch.kubernetes.io/job-name", "training.kubeflow.org/job-name"
+_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 
 JOBS = (
-    KubeKind("batch", "Job", "jobs", is_watched=True, wait_for="condition=Complete", suspended_by=_SUSPEND),
-    KubeKind("kubeflow.org", "PyTorchJob", "pytorchjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
+    KubeKind(
+        "batch",
+        "Job",
+        "jobs",
+        is_watched=True,
+        labels_pods=_JOB_NAME,
+        wait_for="condition=Complete",
+        suspended_by=_SUSPEND,
+    ),
+    KubeKind(
+        "kubeflow.org",
+        "PyTorchJob",
+        "pytorchjobs",
+        is_watched=True,
+        labels_pods=_TRAINING_NAME,
+        wait_for=_SUCCEEDED,
+        suspended_by=_POLICY,
+    ),
     KubeKind(
         "kubeflow.org",
         "MPIJob",
@@ -102,6 +122,7 @@ JOBS = (
         is_watched=True,
         pod_owners=("MPIJob", "Job"),
         lead="launcher",
+        labels_pods=_TRAINING_NAME,
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
     ),
@@ -123,10 +144,19 @@ JOBS = (
         "rayclusters",
         ("v1", "v1alpha1"),
         is_watched=True,
+        labels_pods="ray.io/cluster",
         wait_for="jsonpath='{.status.state}'=ready",
         suspended_by=_SUSPEND,
     ),
-    KubeKind("kubeflow.org", "TFJob", "tfjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
+    KubeKind(
+        "kubeflow.org",
+        "TFJob",
+        "tfjobs",
+        is_watched=True,
+        labels_pods=_TRAINING_NAME,
+        wait_for=_SUCCEEDED,
+        suspended_by=_POLICY,
+    ),
     KubeKind(
         "trainer.kubeflow.org",
         "TrainJob",
@@ -135,6 +165,7 @@ JOBS = (
         is_watched=True,
         pod_owners=("Job",),  # of the JobSet that it makes
         report="trainerStatus",
+        labels_pods=_JOBSET_NAME,
         wait_for="condition=Complete",
         suspended_by=_SUSPEND,
     ),
@@ -145,6 +176,7 @@ JOBS = (
         ("v1alpha2",),
         is_watched=True,
         pod_owners=("Job",),
+        labels_pods=_JOBSET_NAME,
         wait_for="condition=Completed",
         suspended_by=_SUSPEND,
     ),
@@ -155,6 +187,7 @@ JOBS = (
         ("v1alpha1",),
         ("vcjob", "vj"),
         is_watched=True,
+        labels_pods="volcano.sh/job-name",
         wait_for="jsonpath='{.status.state.phase}'=Completed",
         suspending=("AbortJob", "ResumeJob"),
     ),
@@ -165,6 +198,7 @@ JOBS = (
         short_names=("lws",),
         is_watched=True,
         pod_owners=("StatefulSet",),
+        labels_pods="leaderworkerset.sigs.k8s.io/name",
         wait_for="condition=Available",
         suspended_by="spec.replicas",
     ),

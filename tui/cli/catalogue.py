@@ -93,4 +93,10 @@ def _validate(options: Namespace) -> int:
     return BAD_FILE if errors else 0
 
 
-_VERBS = {None: _list, "list": _list, "show": _show}
+def _new(options: Namespace) -> int:
+    from tui.cli.new_blueprint import run
+
+    return run(options)
+
+
+_VERBS = {None: _list, "list": _list, "show": _show, "new": _new}

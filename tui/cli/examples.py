@@ -61,6 +61,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui blueprints show bionemo-esm1nv      one, with its stages and parameters",
     ),
     "blueprints list": ("eksml-tui blueprints list -o json        with their folders",),
+    "blueprints new": (
+        "eksml-tui blueprints new mnist --from pytorchjob.yaml --log train.log",
+        "eksml-tui blueprints new mnist --from pytorchjob/mnist -n team-a   the job that runs there",
+        "kustomize build . | eksml-tui blueprints new mnist --from -",
+    ),
     "blueprints show": ("eksml-tui blueprints show bionemo-esm1nv -o csv > parameters.csv",),
     "validate": (
         "eksml-tui validate my-blueprints/*       check each of them",

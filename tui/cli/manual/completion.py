@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
 
 _PROGRAM = "eksml-tui"
-_FILES = frozenset({"FILE", "DIR", "FOLDER"})
+_FILES = frozenset({"FILE", "DIR", "FOLDER", "SOURCE"})
 _WITHOUT_FILES = ("-o", "nospace")
 """Options of bash's `complete`: where nothing fits, files are not listed instead."""
 
