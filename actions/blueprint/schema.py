@@ -5,8 +5,10 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import Any, Union
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
@@ -76,50 +78,105 @@ def keys_at(kind: Any, value: Any, steps: Sequence[str | int]) -> tuple[str, ...
     return tuple(field.encode_name for field in msgspec.structs.fields(found[0])) if len(found) == 1 else ()
 
 
-def tags_at(kind: Any, value: Any, steps: Sequence[str | int]) -> tuple[str, ...]:
-    """The kinds of structure that a tag may name, if the last step leads to a tag; otherwise empty."""
-    if not steps:
-        return ()
-    members = _members(_type_at(kind, value, steps[:-1]))
-    tagged = [item for item in members if _config(item) is not None and _config(item).tag_field == steps[-1]]
-    return tuple(str(_config(item).tag) for item in tagged)
+def allowed_at(kind: Any, value: Any, steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The words that may stand at a place: of an enumeration, or the tags that pick a structure; empty for any.
+
+    Args:
+        kind: What the whole value is converted to.
+        value: As it stands in the file.
+        steps: From the value to the place.
+    """
+    if steps:
+        members = members_of(type_at(kind, value, steps[:-1]))
+        tagged = [item for item in members if _config(item) is not None and _config(item).tag_field == steps[-1]]
+        if tagged:
+            return tuple(str(_config(item).tag) for item in tagged)
+    found: list[str] = []
+    for item in members_of(type_at(kind, value, steps)):
+        if typing.get_origin(item) is Literal:
+            found += map(str, typing.get_args(item))
+        elif isinstance(item, type) and issubclass(item, StrEnum):
+            found += [member.value for member in item]
+    return tuple(found)
+
+
+def type_at(kind: Any, value: Any, steps: Sequence[str | int]) -> Any:
+    """The type of the model at a place; `None` if it is not known."""
+    for step in steps:
+        if isinstance(step, int):
+            arguments = typing.get_args(kind)
+            kind = arguments[0] if arguments else None
+        elif typing.get_origin(kind) is dict:
+            kind = value_type(kind)
+        else:
+            structs = _matching(kind, value)
+            kind = _field_type(structs[0], step) if len(structs) == 1 else None
+        value = value[step] if (isinstance(value, dict) and step in value) or isinstance(value, list) else None
+    return kind
+
+
+def value_type(kind: Any) -> Any:
+    """The type of the values of a mapping with free names."""
+    return typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
+
+
+def words_of(kind: Any) -> str:
+    """A type in words: `a text`, `a list of texts`, `one of none, nvidia-smi`."""
+    members = [item for item in members_of(kind) if item is not types.NoneType]
+    return " or ".join(dict.fromkeys(_word_of(item) for item in members)) or "left out"
+
+
+def _word_of(kind: Any) -> str:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return _word_of(arguments[0])
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}" if len(arguments) > 1 else str(arguments[0])
+    if origin is tuple:
+        return f"a list of {words_of(arguments[0]).removeprefix('a ')}s" if arguments[0] in _WORDS else "a list"
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return f"one of {', '.join(item.value for item in kind)}"
+    return _WORDS.get(kind, "a mapping")
+
+
+_WORDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Expectation: "a duration such as 35m..45m",
+}
 
 
 def _structs_at(kind: Any, value: Any, steps: Sequence[str | int]) -> list[Any]:
     place = value
     for step in steps:
         place = place[step]
-    return _matching(_type_at(kind, value, steps), place)
-
-
-def _type_at(kind: Any, value: Any, steps: Sequence[str | int]) -> Any:
-    for step in steps:
-        if isinstance(step, int):
-            arguments = typing.get_args(kind)
-            kind = arguments[0] if arguments else None
-        else:
-            structs = _matching(kind, value)
-            kind = _field_type(structs[0], step) if len(structs) == 1 else None
-        value = value[step]
-    return kind
+    return _matching(type_at(kind, value, steps), place)
 
 
 def _matching(kind: Any, value: Any) -> list[Any]:
     """The structs of a union that a value's tag picks; the only one, if there is but one."""
-    structs = [item for item in _members(kind) if _config(item) is not None]
+    structs = [item for item in members_of(kind) if _config(item) is not None]
     if len(structs) <= 1:
         return structs
     tags = value if isinstance(value, dict) else {}
     return [item for item in structs if tags.get(_config(item).tag_field) == _config(item).tag]
 
 
-def _members(kind: Any) -> tuple[Any, ...]:
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; a type that is none as the only one."""
     return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
 def _field_type(struct: Any, name: str) -> Any:
+    return _field_types(struct).get(name)
+
+
+@cache
+def _field_types(struct: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(struct)
-    return next((hints[item.name] for item in msgspec.structs.fields(struct) if item.encode_name == name), None)
+    return {item.encode_name: hints[item.name] for item in msgspec.structs.fields(struct)}
 
 
 def _config(kind: Any) -> Any:

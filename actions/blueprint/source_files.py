@@ -469,7 +469,7 @@ class MergedDocument(Document):
                 continue
             if not isinstance(known.get(name), dict):
                 message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
-                raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
+                raise self.error(BlueprintError, message, *at, index, hint=known_names(known, name))
             place = (*at, index)
             document, source = self._origin(place)
             taken = {key: own.get(key), **deepcopy(known[name])}
