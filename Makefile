@@ -86,9 +86,11 @@ lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the progra
 	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
 	@mv $(VENV)/dev.lock requirements-dev.lock
 
-schema: $(STAMP)  ## the JSON Schema of blueprints anew from the model
+schema: $(STAMP)  ## the JSON Schema of blueprints and docs/blueprint-keys.md anew from the model
 	$(BIN)/python -P -c "from actions.blueprint.schema import schema_text; print(schema_text(), end='')" \
 		> assets/schema/blueprint.schema.json
+	$(BIN)/python -P -c "from actions.blueprint.key_reference import reference_page; print(reference_page(), end='')" \
+		> docs/blueprint-keys.md
 
 keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md

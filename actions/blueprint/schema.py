@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
@@ -31,6 +35,11 @@ def blueprint_schema() -> dict[str, Any]:
     body = definitions["Blueprint"]
     body["properties"].pop("folder")  # where it was loaded from: not a key of the file
     body["properties"]["checks"] = {"type": "object", "additionalProperties": {"type": "object"}, "default": {}}
+    for struct in structs_of(Blueprint):
+        properties = definitions[struct.__name__]["properties"]
+        for key, text in key_docs(struct).items():
+            if key in properties:
+                properties[key] = {**properties[key], "description": text}
     for name in _NAMED:
         definitions[name].pop("required", None)
     for name, key, named_by in _TAKEN:
@@ -50,6 +59,37 @@ def _taken(items: Mapping[str, Any], named_by: str, definitions: Mapping[str, An
     keys = sorted({name for kind in kinds for name in kind["properties"]} - _TAGS | {"uses"})
     differing = {"type": "object", "required": [named_by], "propertyNames": {"enum": keys}}
     return {"anyOf": [*whole, {"type": "string"}, differing]}
+
+
+def structs_of(kind: Any) -> list[Any]:
+    """The structures that a type is made of, each once, in the order of their keys."""
+    found: dict[Any, None] = {}
+    waiting = [kind]
+    while waiting:
+        item = waiting.pop(0)
+        if typing.get_args(item):
+            waiting = [*(each for each in typing.get_args(item) if each is not Ellipsis), *waiting]
+        elif _config(item) is not None and item not in found:
+            found[item] = None
+            waiting = [*field_types(item).values(), *waiting]
+    return list(found)
+
+
+@cache
+def key_docs(struct: Any) -> dict[str, str]:
+    """The meaning of each key of a structure that says more than its name, from the model's own text, by key."""
+    found: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        if not base.__module__.startswith("actions."):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        lines = body.body if isinstance(body, ast.ClassDef) else []
+        for line, after in pairwise(lines):
+            match line, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
+    return {names[name]: text for name, text in found.items() if name in names}
 
 
 def schema_text() -> str:
@@ -111,7 +151,10 @@ def type_at(kind: Any, value: Any, steps: Sequence[str | int]) -> Any:
         else:
             structs = _matching(kind, value)
             kind = _field_type(structs[0], step) if len(structs) == 1 else None
-        value = value[step] if (isinstance(value, dict) and step in value) or isinstance(value, list) else None
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list):
+            value = value[int(step)] if int(step) < len(value) else None
     return kind
 
 
@@ -123,6 +166,8 @@ def value_type(kind: Any) -> Any:
 def words_of(kind: Any) -> str:
     """A type in words: `a text`, `a list of texts`, `one of none, nvidia-smi`."""
     members = [item for item in members_of(kind) if item is not types.NoneType]
+    if {bool, str} <= {*members}:
+        return "a text, a number, true or false"
     return " or ".join(dict.fromkeys(_word_of(item) for item in members)) or "left out"
 
 
@@ -170,11 +215,12 @@ def members_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _field_type(struct: Any, name: str) -> Any:
-    return _field_types(struct).get(name)
+    return field_types(struct).get(name)
 
 
 @cache
-def _field_types(struct: Any) -> dict[str, Any]:
+def field_types(struct: Any) -> dict[str, Any]:
+    """The types of a structure's keys."""
     hints = typing.get_type_hints(struct)
     return {item.encode_name: hints[item.name] for item in msgspec.structs.fields(struct)}
 

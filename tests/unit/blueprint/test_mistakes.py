@@ -66,7 +66,7 @@ def places(node: Any, path: Where = ()) -> Iterator[tuple[Where, Any]]:
 def changed(document: Any, path: Where, value: Any) -> Any:
     """Return a document with another value at a path; without the key for `...`."""
     head, *rest = path
-    copy = dict(document) if isinstance(document, dict) else [*document]
+    copy: Any = dict(document) if isinstance(document, dict) else [*document]
     if not rest and value is ...:
         del copy[head]
     else:
