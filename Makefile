@@ -10,7 +10,7 @@ SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test integration durations snapshots check lint types layers lock keys schema pictures clean bench realcluster realnode schedules fuzz
+.PHONY: help demo test integration durations snapshots check lint types layers lock reference site pictures clean bench realcluster realnode schedules fuzz
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -86,14 +86,14 @@ lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the progra
 	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
 	@mv $(VENV)/dev.lock requirements-dev.lock
 
-schema: $(STAMP)  ## the JSON Schema of blueprints and docs/blueprint-keys.md anew from the model
-	$(BIN)/python -P -c "from actions.blueprint.schema import schema_text; print(schema_text(), end='')" \
-		> assets/schema/blueprint.schema.json
+reference: $(STAMP)  ## docs/keys.md, docs/command-line.md and docs/blueprint-keys.md anew from their tables
 	$(BIN)/python -P -c "from actions.blueprint.key_reference import reference_page; print(reference_page(), end='')" \
 		> docs/blueprint-keys.md
-
-keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
+	$(BIN)/python -P -c "from tui.cli.manual.page import command_line_page; print(command_line_page(), end='')" > docs/command-line.md
+
+site: $(STAMP)  ## the documentation as a site in .venv/site; a link that leads nowhere fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pictures: $(STAMP)  ## the pictures of the README anew, on the embedded cluster
 	rm -rf $(VENV)/pictures $(VENV)/pictures-state

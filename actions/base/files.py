@@ -55,6 +55,12 @@ def shipped_blueprints() -> Path:
     return _packaged("blueprints", "")
 
 
+def documents() -> Path:
+    """The folder of the documentation: in an installed program among its assets, else that of the repository."""
+    shipped = _packaged("assets", "") / "docs"
+    return shipped if shipped.exists() else shipped.parents[1] / "docs"
+
+
 def private_directory(path: Path) -> Path:
     """Make `path` and its parents, 0700, and return it.
 

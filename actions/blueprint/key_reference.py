@@ -22,7 +22,7 @@ from actions.blueprint.stages import AnyStage, Stage
 _HEAD = """\
 # Keys of a blueprint
 
-Generated from the model and from `blueprints/common` by `make schema`. [Blueprints](blueprints.md) has how they work
+Generated from the model and from `blueprints/common` by `make reference`. [Blueprints](blueprints.md) has how they work
 together. A key without a default is needed.
 """
 _COMPONENTS = """\

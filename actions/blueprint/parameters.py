@@ -420,6 +420,11 @@ def _instead(name: str) -> str:
     return f"Set {name} to such a value."
 
 
+def makes_cluster(blueprint: Blueprint, binding: Binding) -> bool:
+    """Return whether a run with these values makes its own cluster."""
+    return not binding.existing_cluster and any(stage.own_cluster_only for stage in blueprint.stages)
+
+
 def reason_to_skip(stage: AnyStage, binding: Binding) -> str:
     """Return the reason why a run with these values leaves the stage out, in a few words; empty if it does not."""
     if binding.existing_cluster and stage.own_cluster_only:

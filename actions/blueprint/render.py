@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from actions.base.errors import BlueprintError
+from actions.base.errors import BlueprintError, ConfigError
 from actions.base.own_images import BUSYBOX, PUBLIC_REGISTRY, own_image
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.operators import operator_manifests, without_those_of
-from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import empty_variables, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, containers_of, find, target_value, templates_of
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.kinds import is_namespaced
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -36,9 +38,25 @@ def labels_of(run_id: str, stage_id: str) -> dict[str, str]:
     return {MANAGED_BY: MANAGER, RUN_LABEL: run_id, STAGE_LABEL: stage_id}
 
 
-def namespace_of(blueprint: Blueprint, binding: Binding) -> str:
-    """The namespace of a run's namespaced objects: a parameter `namespace`, or the blueprint's own."""
-    return binding.text("namespace", blueprint.cluster.namespace)
+def namespace_of(blueprint: Blueprint, binding: Binding, target: ClusterTarget | None = None) -> str:
+    """The namespace of a run's namespaced objects.
+
+    That of the target, else of a parameter `namespace` that the operator has set, else of the target's context if the
+    run does not make its own cluster, else the blueprint's own.
+    """
+    own = binding.text("namespace", blueprint.cluster.namespace)
+    if target is None or target.namespace or "namespace" in binding.chosen or makes_cluster(blueprint, binding):
+        return (target.namespace if target else "") or own
+    with suppress(ConfigError):  # a cluster that cannot be reached is a check of its own
+        return load_context(target).namespace or own
+    return own
+
+
+def namespace_note(blueprint: Blueprint, binding: Binding, target: ClusterTarget) -> str:
+    """Return a sentence on the namespace of a launch into a cluster that is there; empty for one that makes its own."""
+    if makes_cluster(blueprint, binding):
+        return ""
+    return f"The run's objects go into the namespace {namespace_of(blueprint, binding, target)}."
 
 
 def stage_manifests(

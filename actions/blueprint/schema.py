@@ -19,8 +19,6 @@ import msgspec
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parts import EXPECTATION, Expectation
 
-SCHEMA_ASSET = "schema/blueprint.schema.json"
-
 _NAMED = ("Parameter", "Derived", "Holding", "SecretObject", "Results", "Preset")
 """The structures that components may have under the same name: the file may leave any key to them."""
 _TAKEN = (("Blueprint", "stages", "id"), ("CheckStage", "checks", "title"), ("CapacityStage", "quotas", "title"))
@@ -93,7 +91,7 @@ def key_docs(struct: Any) -> dict[str, str]:
 
 
 def schema_text() -> str:
-    """The schema as the asset holds it."""
+    """The schema as a file, for editors."""
     return msgspec.json.format(msgspec.json.encode(blueprint_schema(), order="deterministic"), indent=2).decode() + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from actions.fleet.placement import (
     Document,
     NodeSpace,
     is_selected,
+    most_of,
     reasons_against,
     requests_of,
     required_terms,
@@ -152,20 +153,16 @@ def _foreseen(pod: Document, pools: Iterable[Document]) -> Document:
 def quota_refusal(groups: Sequence[PodSet], quotas: Iterable[Document], *, is_empty: bool = False) -> str:
     """Return the ResourceQuota that the pods of groups exceed together, in a sentence; empty for none.
 
-    Quotas of some pods alone (`scopes`) are not looked at.
-
     Args:
-        groups: Of one stage.
+        groups: Of one stage, with their pods as they are admitted.
         quotas: Of their namespaces, with their status.
         is_empty: Nothing else is in the namespace, and the fewest pods are made.
     """
     for quota in quotas:
-        spec, status = quota["spec"], quota.get("status") or {}
-        if spec.get("scopes") or spec.get("scopeSelector"):
-            continue
+        spec, status, scopes = quota["spec"], quota.get("status") or {}, _scopes_of(quota)
         home, asked = quota["metadata"]["namespace"], Counter[str]()
         for group in groups:
-            if group.pod["metadata"]["namespace"] == home:
+            if group.pod["metadata"]["namespace"] == home and all(_is_in(scope, group.pod) for scope in scopes):
                 count = group.least if is_empty else group.count
                 asked.update({name: amount * count for name, amount in _quota_amounts(group.pod).items()})
         for name, most in (spec.get("hard") or {}).items():
@@ -173,7 +170,8 @@ def quota_refusal(groups: Sequence[PodSet], quotas: Iterable[Document], *, is_em
             if asked[name] > max(0.0, parse_quantity(str(most)) - parse_quantity(used)) + _TINY:
                 amount = format_bytes(int(asked[name])) if name.endswith("memory") else f"{asked[name]:g}"
                 in_use = "" if is_empty else f" with {used} in use"
-                title = quota["metadata"]["name"]
+                kinds = ", ".join(str(scope["scopeName"]) for scope in scopes)
+                title = f"{quota['metadata']['name']}{f' ({kinds})' if kinds else ''}"
                 return f"The ResourceQuota {title} allows {name} {most}{in_use}: {amount} is asked for."
     return ""
 
@@ -182,11 +180,51 @@ def _quota_amounts(pod: Document) -> Amounts:
     """Return what a pod counts for, by the names of quotas."""
     amounts = requests_of(pod)
     found = {f"requests.{name}": amount for name, amount in amounts.items()} | amounts
-    found["count/pods"] = 1.0
-    for container in pod["spec"]["containers"]:
-        for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            found[f"limits.{name}"] = found.get(f"limits.{name}", 0.0) + parse_quantity(str(amount))
-    return found
+    return found | {"count/pods": 1.0} | {f"limits.{name}": amount for name, amount in most_of(pod).items()}
+
+
+def _scopes_of(quota: Document) -> list[Document]:
+    """Return the scopes of a quota, as selectors; it counts the pods that all of them select."""
+    scopes = [{"scopeName": name, "operator": "Exists"} for name in quota["spec"].get("scopes") or ()]
+    return scopes + list((quota["spec"].get("scopeSelector") or {}).get("matchExpressions") or ())
+
+
+def _is_in(scope: Document, pod: Document) -> bool:
+    """Return whether a scope selects a pod.
+
+    Source: Kubernetes' `podMatchesScopeFunc`, `pkg/quota/v1/evaluator/core/pods.go` (v1.34).
+    """
+    spec = pod["spec"]
+    match scope["scopeName"], scope["operator"]:
+        case ("Terminating" | "NotTerminating") as name, _:
+            return (spec.get("activeDeadlineSeconds") is not None) is (name == "Terminating")
+        case ("BestEffort" | "NotBestEffort") as name, _:
+            return _is_best_effort(spec) is (name == "BestEffort")
+        case "PriorityClass", ("Exists" | "DoesNotExist") as operator:
+            return bool(spec.get("priorityClassName")) is (operator == "Exists")
+        case "PriorityClass", operator:
+            return (spec.get("priorityClassName") in (scope.get("values") or ())) is (operator == "In")
+        case "CrossNamespacePodAffinity", _:
+            terms = _affinity_terms(spec)
+            return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
+    return False
+
+
+def _is_best_effort(spec: Document) -> bool:
+    """Return whether a pod asks for neither CPU nor memory."""
+    parts = [spec] if spec.get("resources") else [*spec["containers"], *(spec.get("initContainers") or ())]
+    resources = [part.get("resources") or {} for part in parts]
+    asked = [one.get(amounts) or {} for one in resources for amounts in ("requests", "limits")]
+    return not any(parse_quantity(str(amounts.get(name, "0"))) > 0 for amounts in asked for name in _SHARED)
+
+
+def _affinity_terms(spec: Document) -> Iterator[Document]:
+    """Yield all terms of a pod's affinity to other pods."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = (spec.get("affinity") or {}).get(kind) or {}
+        yield from affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        weighted = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        yield from (one["podAffinityTerm"] for one in weighted)
 
 
 def kueue_refusal(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:

@@ -8,7 +8,7 @@ Source: kube-scheduler's filters TaintToleration, NodeAffinity and NodeResources
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -59,21 +59,31 @@ def space_of(node: Document) -> NodeSpace:
 
 def requests_of(pod: Document) -> Amounts:
     """A pod's effective requests: the sum over containers, or the largest init container if that is more."""
-    total: Amounts = {PODS_RESOURCE: 1.0}
+    return {PODS_RESOURCE: 1.0} | _sum(pod, "limits", "requests")
+
+
+def most_of(pod: Document) -> Amounts:
+    """A pod's effective limits, as its requests."""
+    return _sum(pod, "limits")
+
+
+def _sum(pod: Document, *parts: str) -> Amounts:
+    """Sum up parts of the containers' resources, the later ones before the earlier ones."""
+    total: Amounts = {}
     for container in pod["spec"]["containers"]:
-        for resource, amount in _requests(container).items():
+        for resource, amount in _amounts(container, parts).items():
             total[resource] = total.get(resource, 0.0) + amount
     for container in pod["spec"].get("initContainers") or ():
         is_sidecar = container.get("restartPolicy") == "Always"
-        for resource, amount in _requests(container).items():
+        for resource, amount in _amounts(container, parts).items():
             so_far = total.get(resource, 0.0)
             total[resource] = so_far + amount if is_sidecar else max(so_far, amount)
     return total
 
 
-def _requests(container: Document) -> Amounts:
+def _amounts(container: Document, parts: Sequence[str]) -> Amounts:
     resources = container.get("resources") or {}
-    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    amounts = {name: amount for part in parts for name, amount in (resources.get(part) or {}).items()}
     return {resource: parse_quantity(str(amount)) for resource, amount in amounts.items()}
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConfigError, ConflictError, MissingError, RefusedError
+from actions.base.executors import in_thread
 from actions.base.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
@@ -35,20 +36,28 @@ from actions.blueprint.catalogue import load_blueprint, require_access
 from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.copied_files import copied_files
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
-from actions.blueprint.mirror import OperatorCopy, operator_copies
+from actions.blueprint.mirror import CopyState, OperatorCopy, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
+from actions.blueprint.render import namespace_of
 from actions.blueprint.source_files import git_modules, located, shared_by
 from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
-from actions.blueprint.terraform_modules import copy_archives, module_archive, needed_modules
+from actions.blueprint.terraform_modules import (
+    copy_archives,
+    fetch_missing_modules,
+    missing_modules,
+    module_archive,
+    needed_modules,
+)
 from actions.blueprint.version_rules import require_together
 from actions.cloud.eks import request_of
 from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context, parse_context_name
 from actions.fleet.prices import PriceBook
 from actions.run.context.operator import present_operator
+from actions.run.context.run_account import account_at_launch
 from actions.run.context.secrets import is_remote, resolve_secret
 from actions.run.context.store_address import parse_store
 from actions.run.journal.folder import (
@@ -296,64 +305,105 @@ def _require_secret(name: str, reference: str) -> None:
         raise ConfigError(sentence, hint="Set it, then launch.") from error
 
 
-def create_run(
-    blueprint: Blueprint,
-    binding: Binding,
-    *,
-    target: ClusterTarget,
-    environment: Mapping[str, str],
-    clock: Clock,
-    auto_approve: bool = False,
-    account: RunAccount | None = None,
-    limits: Limits | None = None,
-    base: Path | None = None,
-    store_url: str = "",
-    require: Callable[[], None] = lambda: None,
-) -> Path:
+class LaunchOrder(msgspec.Struct, frozen=True):
+    """A run that is to be made: of what, where, and how it is carried out."""
+
+    blueprint: Blueprint
+    """As it was loaded; its folder is copied into the run."""
+    binding: Binding
+    """The values of its parameters."""
+    target: ClusterTarget
+    """The operator's present cluster. A run that makes its own gets it from EKS, and never touches this one."""
+    environment: Mapping[str, str]
+    """See `create_folder`."""
+    clock: Clock
+    """Stamps the journal."""
+    auto_approve: bool = False
+    """Carry out plans without a request to approve them."""
+    account: RunAccount | None = None
+    """Of the credentials; `None` for that of its first contact with AWS."""
+    limits: Limits = Limits()
+    """At which it parks or tears itself down."""
+    store_url: str = ""
+    """The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is tried, which
+    blocks for some seconds at most: a run whose store cannot be written is not created."""
+    base: Path | None = None
+    """The folder of all runs, if not the usual one."""
+
+    @property
+    def chosen(self) -> Blueprint:
+        """The blueprint with its preset applied."""
+        return self.blueprint.under(self.binding.preset)
+
+
+async def launch_run(order: LaunchOrder, *, require: Callable[[], None], say: Callable[[str], None]) -> Path:
+    """Create a run after its operators and Terraform modules were fetched; see `create_run`.
+
+    Args:
+        order: With or without its account, which AWS names.
+        require: See `create_run`.
+        say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
+    """
+    chosen, binding = order.chosen, order.binding
+    await in_thread("launch", require_preconditions, chosen, binding, before_fetching=True)
+    copies = await in_thread("launch", operator_copies, chosen, binding)
+    modules = await in_thread("launch", missing_modules, chosen, binding)
+    absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
+    absent += [module.key for module in modules]
+    if absent:
+        say(f"Fetching {', '.join(absent)}.")
+    if not all(copy.path for copy in copies):
+        for sentence in await in_thread("fetch", asyncio.run, fetch_missing(chosen, binding, clock=order.clock)):
+            say(sentence)
+    for sentence in await in_thread("fetch", asyncio.run, fetch_missing_modules(modules)):
+        say(sentence)
+    await in_thread("launch", require_preconditions, chosen, binding)
+    account = await account_at_launch(order.blueprint, binding)
+    return await in_thread("launch", create_run, replace(order, account=account), require=require)
+
+
+def create_run(order: LaunchOrder, *, require: Callable[[], None] = lambda: None) -> Path:
     """Create a run of a blueprint, and return its folder. Nothing is started.
 
     Args:
-        blueprint: As it was loaded; its folder is copied into the run.
-        binding: The values of its parameters.
-        target: The operator's present cluster. A run that makes its own gets it from EKS, and never touches this one.
-        environment, clock: See `create_folder`.
-        auto_approve: Carry out plans without a request to approve them.
-        account: Of the credentials; `None` for that of its first contact with AWS.
-        limits: At which it parks or tears itself down; none if not given.
-        base: The folder of all runs, if not the usual one.
-        store_url: The place that the run is replicated to, `s3://BUCKET/PREFIX`; empty for this machine alone. It is
-            tried, which blocks for some seconds at most: a run whose store cannot be written is not created.
+        order: The run.
         require: Called last, with no other launch of this machine between this call and its folder; its errors pass.
 
     Raises:
-        UsageError, AccessError, UnreachableError, RefusedError: `store_url` is not a store, or cannot be written.
+        UsageError, AccessError, UnreachableError, RefusedError: The store is not one, or cannot be written.
         BlueprintError, ConflictError: It has no kubeconfig stage before one that works in the cluster, or has changed.
         ParameterError: Versions and instance types that cannot work together.
         ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
-        MissingError: An operator's release is: `mirror.fetch_missing` brings it.
+        MissingError: An operator's release is: `launch_run` fetches it.
         JournalError: The folder lies on a network file system.
     """
+    blueprint, binding, clock, account = order.blueprint, order.binding, order.clock, order.account
     refuse_if_readonly(f"the launch of {blueprint.id}")
-    chosen = _chosen(blueprint, binding, clock, store_url)
-    makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
-    cluster, found_by = _cluster_of(blueprint, binding, target, is_made=makes_cluster)
-    owner = present_operator(arn=account.arn if account else "")
+    require_access(blueprint)
+    chosen = order.chosen
+    require_preconditions(chosen, binding, store=order.store_url)
+    require_together(blueprint, binding, clock.now().date())
+    cluster, found_by = _cluster_of(blueprint, binding, order.target, is_made=makes_cluster(chosen, binding))
     first = first_record(blueprint, binding, run_id=new_run_id(blueprint.id, clock), cluster=cluster, clock=clock)
-    store_url = str(parse_store(store_url)) if store_url else ""
     created = replace(
-        first, auto_approve=auto_approve, account=account, owner=owner, store=store_url, limits=limits or Limits()
+        first,
+        auto_approve=order.auto_approve,
+        account=account,
+        owner=present_operator(arn=account.arn if account else ""),
+        store=str(parse_store(order.store_url)) if order.store_url else "",
+        limits=order.limits,
     )
     supplies = _supplies(chosen, binding)
-    with _announced(created, clock), one_at_a_time(base or runs_folder()):
+    with _announced(created, clock), one_at_a_time(order.base or runs_folder()):
         require()
         return create_folder(
             created,
             source=blueprint.folder,
             shared=shared_by(blueprint),
             supplies=supplies,
-            environment={**environment, **found_by},
+            environment={**order.environment, **found_by},
             clock=clock,
-            base=base,
+            base=order.base,
             require_copy=partial(_require_same, blueprint),
         )
 
@@ -430,15 +480,6 @@ def first_record(blueprint: Blueprint, binding: Binding, *, run_id: str, cluster
     )
 
 
-def _chosen(blueprint: Blueprint, binding: Binding, clock: Clock, store: str) -> Blueprint:
-    """Return the blueprint with its preset applied, if a run of it can be launched."""
-    require_access(blueprint)
-    chosen = blueprint.under(binding.preset)
-    require_preconditions(chosen, binding, store=store)
-    require_together(blueprint, binding, clock.now().date())
-    return chosen
-
-
 def _cluster_of(
     blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, is_made: bool
 ) -> tuple[ClusterName, dict[str, str]]:
@@ -447,7 +488,7 @@ def _cluster_of(
     Raises:
         RefusedError: The namespace is one of Kubernetes itself.
     """
-    namespace = target.namespace or binding.text("namespace", blueprint.cluster.namespace)
+    namespace = namespace_of(blueprint, binding, target)
     if namespace in OF_KUBERNETES:
         hint = "Name another one: --namespace NAME."
         raise RefusedError(f"{namespace!r} is a namespace of Kubernetes itself.", hint=hint)

@@ -13,6 +13,7 @@ from actions.base.clock import format_rfc3339
 from actions.base.decoding import json_document
 from actions.base.wording import aligned_text, duration, duration_range, listed
 from actions.fleet.quantity import bounded, decimal_text, format_hourly, format_usd
+from actions.run.checks.observation import said_once
 from actions.run.journal.reader import RunSummary, printable
 from actions.run.journal.run_ids import short_ids
 from actions.run.limits.options import limits_text, moment_text
@@ -416,7 +417,8 @@ def _plan(stage: StageView) -> str:
 
 
 def _findings(stage: StageView) -> str:
-    rows = [(f"  {item.result.value}", item.subject, item.detail, item.fix) for item in stage.findings]
+    found = said_once(stage.findings, lambda item: item.subject)
+    rows = [(f"  {item.result.value}", item.subject, item.detail, item.fix) for item in found]
     what = "Resources" if stage.kind == "terraform" else "Checks"
     return f"{what} of {stage.id}:\n{aligned_text(rows)}"
 

@@ -41,9 +41,7 @@ def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, 
         "kind": "Config",
         "clusters": [{"name": cluster, "cluster": {"server": url, "certificate-authority-data": trusted}}],
         "users": [{"name": name, "user": {"token": token}} for name, token in users.items()],
-        "contexts": [
-            {"name": name, "context": {"cluster": cluster, "user": name, "namespace": "default"}} for name in users
-        ],
+        "contexts": [{"name": name, "context": {"cluster": cluster, "user": name}} for name in users],
         "current-context": cluster,
     }
     path = folder / KUBECONFIG

@@ -158,7 +158,7 @@ _REMEDIES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"UnauthorizedOperation|AccessDenied|AuthFailure|is not authorized to perform"),
-        "Give your role the rights in assets/iam/launch.json; the doctor names those that are missing.",
+        "Give your role the rights of `eksml-tui print iam launch`; the doctor names those that are missing.",
     ),
     (
         re.compile(r"RequestLimitExceeded|Throttling|Rate exceeded|TooManyRequests"),

@@ -24,11 +24,11 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.engine.companions import access_of, accompanied, companions_of
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.output.segments import StreamWriter
 from actions.run.output.streams import DEVICES, POINTS, stream_path
 from actions.run.state.records import Limits, Output
@@ -59,14 +59,16 @@ def _a_run(place: Path, sandbox: RunningSandbox) -> Path:
     (source / "blueprint.yaml").write_text(BLUEPRINT)
     blueprint = load_blueprint(source)
     return create_run(
-        blueprint,
-        bind(blueprint, {}, existing_cluster=True),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=CLOCK,
-        limits=Limits(budget_usd="1000"),
-        base=place / "runs",
-        store_url=URL,
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, existing_cluster=True),
+            target=ClusterTarget(sandbox.kubeconfig),
+            environment={},
+            clock=CLOCK,
+            limits=Limits(budget_usd="1000"),
+            base=place / "runs",
+            store_url=URL,
+        )
     )
 
 

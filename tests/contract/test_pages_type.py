@@ -15,9 +15,9 @@ from actions.command.verbs import COMMANDS, Command
 from tests.support.sources import ROOT
 from tui.cli.arguments import parser, subcommands_of
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [page for place in ("*.md", "docs/*.md", "docs/guides/*.md") for page in sorted(ROOT.glob(place))]
 _PROGRAM = "eksml-tui"
-_FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```\w*(?: title=\S+)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^ {4,}(\S.*)$", re.MULTILINE)
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _CALLED = re.compile(rf"(?:^|[|;(\s]){_PROGRAM} ([^|)#]*)")
@@ -27,8 +27,8 @@ _AFTER_COLON = re.compile(r":([a-z][a-z.-]*)\b")
 _KINDS = frozenset({"deploy", "pvc", "queues.scheduling.volcano.sh"})
 """Kinds of a cluster, which stand in the place of a command."""
 _FOREIGN = frozenset({
-    "--allow-run-as-root", "--as", "--format", "--keep", "--list", "--nodes", "--schemafile", "--seeds", "--summary",
-    "--tee", "--use",
+    "--allow-run-as-root", "--as", "--clusterrole", "--format", "--keep", "--list", "--nodes", "--schemafile",
+    "--seeds", "--summary", "--tee", "--use", "--user",
 })  # fmt: skip
 """Options of other programs."""
 
@@ -126,7 +126,7 @@ def test_what_a_page_has_its_reader_type_exists(page: Path) -> None:
         ("eksml-tui nodes --stage train", ["--stage"]),
         ("kubectl logs a | eksml-tui raed log", ["eksml-tui … raed"]),
         (":lanch bionemo", [":lanch"]),
-        ("make snapshot keys", ["make snapshot"]),
+        ("make snapshot reference", ["make snapshot"]),
         ("--no-mosue", ["--no-mosue"]),
         ("eksml-tui --demo --speed 6 runs list -o wide   # make it so", []),
         (":ctx prod", []),

@@ -18,7 +18,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import RunReader, load_run, send_request, start_runner
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import JournalRecord, Owned, RequestKind
 from actions.run.state.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
@@ -55,16 +55,18 @@ def a_rehearsal(sandbox: RunningSandbox, *, auto_approve: bool = True, is_endles
     """
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     return create_run(
-        blueprint,
-        bind(blueprint, {"max_steps": "900000"} if is_endless else {}, preset="rehearsal"),
-        target=ClusterTarget(),
-        environment={
-            "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
-            "AWS_REGION": "us-west-2",
-            "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
-        },
-        clock=SystemClock(),
-        auto_approve=auto_approve,
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {"max_steps": "900000"} if is_endless else {}, preset="rehearsal"),
+            target=ClusterTarget(),
+            environment={
+                "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
+                "AWS_REGION": "us-west-2",
+                "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
+            },
+            clock=SystemClock(),
+            auto_approve=auto_approve,
+        )
     )
 
 

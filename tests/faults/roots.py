@@ -26,7 +26,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import launch
 from actions.run.client import load_run, start_runner
 from actions.run.journal.folder import load_environment, terraform_path
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import Created
 from actions.run.terraform_changes import terraform_report, terraform_table
 from actions.terraform.detached import DetachedOperation
@@ -116,13 +116,15 @@ def a_root_run(
         if home:
             patched.setattr(launch, "create_folder", partial(_with_home, launch.create_folder, home))
         return create_run(
-            blueprint,
-            bind(blueprint, {}),
-            target=ClusterTarget(),
-            environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
-            clock=SystemClock(),
-            auto_approve=auto_approve,
-            base=tmp_path / "runs",
+            LaunchOrder(
+                blueprint,
+                bind(blueprint, {}),
+                target=ClusterTarget(),
+                environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
+                clock=SystemClock(),
+                auto_approve=auto_approve,
+                base=tmp_path / "runs",
+            )
         )
 
 

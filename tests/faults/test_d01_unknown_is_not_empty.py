@@ -59,7 +59,7 @@ async def test_d01_a_namespace_in_which_secrets_may_not_be_listed_stays(
         view = await torn_down(folder)
         assert view.state is RunState.FAILED
         assert f"may not list secrets in {space}" in said(view)
-        assert "assets/rbac.yaml" in said(view)
+        assert "eksml-tui print rbac" in said(view)
         assert await somebody.get(foreign) is not None
         assert await somebody.get(ObjectRef("v1", "ConfigMap", space, "ours")) is not None, "half done"
     send_request(folder, RequestKind.RETRY, start=False)

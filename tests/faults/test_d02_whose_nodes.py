@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
+from actions.base.errors import MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef
@@ -170,3 +171,22 @@ async def test_d02_only_nodes_of_the_runs_own_pods_are_recorded(world: World) ->
         assert notebook.made[0].uid in inventory_of(work).uids
     finally:
         await site.aclose()
+
+
+async def test_d02_a_cluster_without_karpenter_is_asked_once_about_a_node(world: World) -> None:
+    asked: list[str] = []
+
+    class Bare(ClusterConnection, frozen=True):
+        async def list_objects(self, api_version: str, kind: str, **_: str) -> list[dict[str, Any]]:
+            asked.append(kind)
+            raise MissingError(f"The cluster does not serve {kind}.")
+
+    site = LiveBackend(world.folder, CLOCK)
+    try:
+        recorder = NodeClaimRecorder(site.context(world.view, world.view.stages[0], Notebook()))
+        bare = Bare(world.connection.session, world.connection.discovery)
+        for node in ("first", "first", "second"):
+            await recorder.take(bare, [{"spec": {"nodeName": node}}])
+    finally:
+        await site.aclose()
+    assert asked == ["NodeClaim", "NodeClaim"]

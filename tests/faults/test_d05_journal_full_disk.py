@@ -14,9 +14,9 @@ from actions.base.clock import SystemClock
 from actions.base.process import is_alive
 from actions.run.client import load_run, send_request, start_runner
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.folder import journal_path, release_reserve
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.store import DiskFullError, Journal
 from actions.run.state.records import Action, Outcome, RequestKind, Result
 from actions.run.state.view import NoticeKind, OwnedObject, RunState, StageState

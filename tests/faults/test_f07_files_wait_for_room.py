@@ -13,9 +13,9 @@ from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed, StageHandler, StageJournal
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageView

@@ -14,9 +14,9 @@ from actions.base.errors import AccessError
 from actions.cloud.aws_session import aws_error_of
 from actions.run.client import RunReader
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.report import run_json, run_table
 from actions.run.state.view import RunState

@@ -18,9 +18,9 @@ from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed, StageJournal
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path, output_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.output.reader import OutputReader
 from actions.run.output.streams import stored_losses

@@ -17,7 +17,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run, send_request
 from actions.run.journal.watched import end_watching
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import Operator, RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.run.store.elsewhere import note_elsewhere
@@ -93,13 +93,15 @@ def an_own_cluster(tmp_path: Path, sandbox: RunningSandbox, cluster: str) -> Pat
     (source / "root" / "simulation.json").write_text(SIMULATION)
     blueprint = load_blueprint(source)
     return create_run(
-        blueprint,
-        bind(blueprint, {}, preset="rehearsal"),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=CLOCK,
-        auto_approve=True,
-        base=tmp_path / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, preset="rehearsal"),
+            target=ClusterTarget(sandbox.kubeconfig),
+            environment={},
+            clock=CLOCK,
+            auto_approve=True,
+            base=tmp_path / "runs",
+        )
     )
 
 

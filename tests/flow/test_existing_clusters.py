@@ -27,7 +27,7 @@ from actions.run.context.access import ClusterConnection
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import require_passed
 from actions.run.doctor.survey import LaunchSurvey
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.objects.writes import rank_of
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState
@@ -161,10 +161,10 @@ async def test_a_user_with_one_namespace_trains_on_a_cluster_of_others(system: S
         pool.close()
         assert [line for line in survey.lines if line.result is CheckResult.FAILED] == []
         require_passed(survey.lines, waived=(), waiver=str)
-        folder = create_run(
+        folder = create_run(LaunchOrder(
             blueprint, binding, target=target, environment={}, clock=SystemClock(), auto_approve=True,
             base=tmp_path / "runs",
-        )  # fmt: skip
+        ))  # fmt: skip
         view = await carry_out(folder)
         assert view.state is RunState.SUCCEEDED, [(stage.id, stage.message) for stage in view.stages]
         view = await torn_down(folder)

@@ -38,6 +38,8 @@ from actions.run.state.view import OVER, RunState, RunView
 from tests.support.applying import apply_all
 from tests.support.polling import wait
 from tests.support.program import Program
+from tui.cli.arguments import parser
+from tui.cli.manual import completion
 
 RBAC = "rbac.authorization.k8s.io"
 GROUPS = ["", "batch", "apps", "kubeflow.org", "ray.io", "scheduling.volcano.sh", "coordination.k8s.io"]
@@ -203,6 +205,28 @@ def test_the_doctor_passes_and_asks_for_rights_of_the_launch_s_own_kinds_alone(a
     assert {name for name, one in lines.items() if one["result"] == "unknown"} == {"room for the pods"}
     planned = json.loads(alone.do("plan", "short", "--existing-cluster", "-o", "json").stdout)
     assert [one["check"] for one in planned["checks"] if one["result"] == "fail"] == []
+
+
+async def test_a_quota_of_the_namespace_is_looked_at_though_nodes_may_not_be_read(alone: Alone) -> None:
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": alone.namespace}}
+    await put(alone.admin, head | {"spec": {"hard": {"pods": "0"}}})
+    try:
+        found = lines_of(alone.do("doctor", "short", "--existing-cluster", "-o", "json").stdout)["room for the pods"]
+    finally:
+        await taken(alone.admin, ObjectRef("v1", "ResourceQuota", alone.namespace, "few"))
+    assert (found["result"], found["detail"]) == ("fail", "The ResourceQuota few allows pods 0: 1 is asked for.")
+
+
+def test_a_line_is_completed_by_what_may_be_listed(alone: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 60.0)
+    job = a_job("held", "true")
+    job["metadata"]["namespace"] = alone.namespace
+    asyncio.run(put(alone.admin, job | {"spec": job["spec"] | {"suspend": True}}))
+    line = parser().parse_args(["--kubeconfig", str(alone.kubeconfig), "watch", "job/x"])
+    assert "job/held" in completion._in_cluster(line, "JOB")
+    assert completion._in_cluster(line, "namespace") == []
+    by_admin = parser().parse_args(["--kubeconfig", str(alone.admin), "nodes"])
+    assert alone.namespace in completion._in_cluster(by_admin, "namespace")
 
 
 async def rights_of(kubeconfig: Path, home: Path, *, is_teardown: bool = False) -> Observation:

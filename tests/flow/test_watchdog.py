@@ -28,9 +28,9 @@ from actions.base.errors import MissingError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.run.client import load_run, send_request, set_limits
+from actions.run.engine import limit_guard
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner_process import main
-from actions.run.limits import limit_guard
 from actions.run.limits.rules import is_watchdog
 from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunState

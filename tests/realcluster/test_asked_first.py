@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from actions.base.errors import AccessError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef, delete
+from actions.fleet.instance_types import InstanceTable
 from actions.run.checks.observation import Observation
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor.objects import check_dry_run, check_namespace
+from actions.run.doctor.room import look_for_room
 from actions.run.state.records import CheckResult
-from tests.flow.test_asked_first import a_job, a_launch
+from tests.flow.test_asked_first import CONTAINER, a_job, a_launch
 from tests.realcluster.running import real_cluster
 
 HOME = "asked-first"
@@ -38,6 +41,7 @@ async def connection() -> AsyncIterator[ClusterConnection]:
         for ref in (
             ObjectRef("v1", "Namespace", "", HOME),
             ObjectRef("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", HOOK),
+            ObjectRef("scheduling.k8s.io/v1", "PriorityClass", "", HOME),
         ):
             await delete(session, connection.discovery, ref)
         async with asyncio.timeout(SEEN_SECONDS):
@@ -150,3 +154,106 @@ async def test_without_rights_it_is_not_known(tmp_path: Path) -> None:
             await check_namespace(nobody, launch)
     finally:
         await session.aclose()
+
+
+def selected(scope: str, operator: str, values: list[str] | None = None) -> dict[str, Any]:
+    expression = {"scopeName": scope, "operator": operator, **({"values": values} if values else {})}
+    return {"matchExpressions": [expression]}
+
+
+CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": HOME},
+    "value": 1,
+}
+TYPES = InstanceTable.load()
+SCOPES: dict[str, dict[str, Any]] = {
+    "best effort": {"scopes": ["BestEffort"]},
+    "not best effort": {"scopes": ["NotBestEffort"]},
+    "terminating": {"scopes": ["Terminating"]},
+    "not terminating and best effort": {"scopes": ["NotTerminating", "BestEffort"]},
+    "any class": {"scopes": ["PriorityClass"]},
+    "one class": {"scopeSelector": selected("PriorityClass", "In", [HOME])},
+    "other classes": {"scopeSelector": selected("PriorityClass", "NotIn", [HOME])},
+    "no class": {"scopeSelector": selected("PriorityClass", "DoesNotExist")},
+    "across": {"scopeSelector": selected("CrossNamespacePodAffinity", "Exists")},
+    "all": {},
+}
+ACROSS = [{"topologyKey": "zone", "labelSelector": {}, "namespaces": ["default"]}]
+NEAR = [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}}]
+PODS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "GPU": {"containers": [CONTAINER | {"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    "CPU": {"containers": [CONTAINER | {"resources": {"requests": {"cpu": "1"}}}]},
+    "first memory": {"initContainers": [CONTAINER | {"name": "a", "resources": {"limits": {"memory": "1Gi"}}}]},
+    "ends": {"activeDeadlineSeconds": 60},
+    "class": {"priorityClassName": HOME},
+    "across": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ACROSS}}},
+    "near": {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": NEAR}}},
+}
+LIMIT_RANGE = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "usual", "namespace": HOME},
+    "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1"}}]},
+}
+
+
+async def refused_pods(connection: ClusterConnection, quota: str) -> set[str] | None:
+    """The pods that the API server refuses for a quota; `None` while it judges by another one, or has not counted."""
+    messages = {}
+    for name, spec in PODS.items():
+        metadata = {"name": "tried", "namespace": HOME}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **a_job(**spec)["spec"]["template"]}
+        try:
+            await connection.create(pod, dry_run=True)
+        except AccessError as error:
+            messages[name] = error.message
+    return {*messages} if all(f"exceeded quota: {quota}," in text for text in messages.values()) else None
+
+
+async def test_a_quota_of_some_pods_counts_those_that_the_api_server_counts(
+    connection: ClusterConnection, tmp_path: Path
+) -> None:
+    await connection.apply(CLASS)
+    launches = {}
+    for pod, spec in PODS.items():
+        (folder := tmp_path / pod).mkdir()
+        launches[pod] = a_launch(folder, a_job(**spec), namespace=HOME)
+    seen = {}
+    for number, (scope, spec) in enumerate(SCOPES.items()):
+        made, name = quota(pods="0"), f"scoped-{number}"
+        await connection.create(made | {"metadata": {"name": name, "namespace": HOME}, "spec": made["spec"] | spec})
+        async with asyncio.timeout(SEEN_SECONDS):
+            while not (refused := await refused_pods(connection, name)):
+                pass
+            while refused != (again := await refused_pods(connection, name)):  # it was seen in the midst of a pass
+                refused = again
+        rooms = {pod: await look_for_room(connection, launch, TYPES) for pod, launch in launches.items()}
+        assert {pod for pod, room in rooms.items() if f"ResourceQuota {name} " in room.found.detail} == refused, scope
+        seen[scope] = refused
+        await delete(connection.session, connection.discovery, ObjectRef("v1", "ResourceQuota", HOME, name))
+    assert seen["all"] == {*PODS}
+    assert seen["best effort"] == {*PODS} - {"CPU", "first memory"}
+    assert seen["across"] == {"across", "near"}
+
+
+async def test_a_quota_counts_pods_with_what_a_limit_range_adds_to_them(
+    connection: ClusterConnection, tmp_path: Path
+) -> None:
+    await connection.apply(LIMIT_RANGE)
+    made, two = quota(pods="1"), a_job()
+    await connection.apply(made | {"spec": made["spec"] | {"scopes": ["NotBestEffort"]}})
+    two["spec"] |= {"parallelism": 2, "completions": 2}
+    launch, pod = a_launch(tmp_path, two, namespace=HOME), a_job()["spec"]["template"]
+    taken, refused = nullcontext(), pytest.raises(AccessError, match="exceeded quota: few")
+    async with asyncio.timeout(SEEN_SECONDS):
+        while "ResourceQuota few (NotBestEffort) allows pods 1" not in (
+            (await look_for_room(connection, launch, TYPES)).found.detail
+        ):
+            pass
+        for name, refusal in (("first", taken), ("second", refused)):
+            metadata = {"name": name, "namespace": HOME}
+            with refusal:
+                await connection.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **pod})

@@ -9,7 +9,7 @@ from actions.base.clock import SystemClock
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 
 NAMESPACE = "schedules"
 PODS = 2
@@ -126,11 +126,13 @@ def make_run(
         (source / path).write_text(text, encoding="utf-8")
     blueprint = load_blueprint(source)
     return create_run(
-        blueprint,
-        bind(blueprint, {}, preset="rehearsal"),
-        target=ClusterTarget(kubeconfig),
-        environment=environment,
-        clock=SystemClock(),
-        auto_approve=auto_approve,
-        store_url=store_url,
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, preset="rehearsal"),
+            target=ClusterTarget(kubeconfig),
+            environment=environment,
+            clock=SystemClock(),
+            auto_approve=auto_approve,
+            store_url=store_url,
+        )
     )

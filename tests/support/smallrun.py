@@ -12,11 +12,11 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import send_request
 from actions.run.engine.live_backend import LiveBackend
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import NodesUsed, RequestKind, RunAccount, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 
@@ -50,13 +50,15 @@ def a_small_run(
         (source / path).write_text(text)
     blueprint = load_blueprint(source)
     return create_run(
-        blueprint,
-        bind(blueprint, parameters or {}, existing_cluster=existing_cluster),
-        target=ClusterTarget(kubeconfig),
-        environment={},
-        clock=_CLOCK,
-        auto_approve=auto_approve,
-        base=home or tmp_path / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, parameters or {}, existing_cluster=existing_cluster),
+            target=ClusterTarget(kubeconfig),
+            environment={},
+            clock=_CLOCK,
+            auto_approve=auto_approve,
+            base=home or tmp_path / "runs",
+        )
     )
 
 

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from actions.base.clock import Clock
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.launch import create_folder
 from actions.run.state.records import Created, Operator

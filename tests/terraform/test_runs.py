@@ -13,7 +13,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import send_request
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import Action, RequestKind
 from actions.run.state.view import RunState, RunView
 from actions.terraform.driver import TerraformDriver
@@ -70,13 +70,15 @@ def a_run(tmp_path: Path, root: str, variables: Variables, environment: Mapping[
     (folder / "blueprint.yaml").write_text(text)
     blueprint = load_blueprint(folder)
     run = create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(),
-        environment={**environment, "AWS_REGION": "us-west-2"},
-        clock=SystemClock(),
-        auto_approve=True,
-        base=tmp_path / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}),
+            target=ClusterTarget(),
+            environment={**environment, "AWS_REGION": "us-west-2"},
+            clock=SystemClock(),
+            auto_approve=True,
+            base=tmp_path / "runs",
+        )
     )
     begin(run)
     return run

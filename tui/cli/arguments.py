@@ -562,6 +562,15 @@ def _for_shells(commands: Commands) -> None:
     asked.add_argument("words", nargs="*", default=[], metavar="COMMAND", help="the command, and its verb")
     commands.add_parser("version", help="print the version")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
+    page = commands.add_parser("docs", help="print a page of the documentation, or the list of pages")
+    page.add_argument("page", nargs="?", default="", metavar="PAGE", help="the page; empty: list all")
+    texts = commands.add_parser("print", help="print what administrators and editors need, as a file").add_subparsers(
+        dest="verb", metavar="TEXT", required=True
+    )
+    texts.add_parser("rbac", help="the roles in a cluster, for kubectl apply").set_defaults(name="")
+    policy = texts.add_parser("iam", help="a policy of the account, for aws iam")
+    policy.add_argument("name", choices=("view", "launch", "store", "teardown"), help="what it is for")
+    schema = texts.add_parser("schema", help="a JSON Schema, for editors that check YAML")
+    schema.add_argument("name", choices=("blueprint", "config"), help="the file that it is of")
     config = commands.add_parser("config", help="print each setting with its value and the source of that value")
-    config.add_argument("--schema", action="store_true", help="print a JSON Schema of config.yaml, for editors")
     output_option(config)

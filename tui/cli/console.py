@@ -328,17 +328,17 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
 
 def _keymap() -> Keymap:
     """Load the operator's own keys, and those of plugins."""
-    from tui.settings.keymap import NO_CHANGES, keymap_path, plugins_path
+    from tui.settings.keymap import NO_CHANGES, keymap_path, plugin_files
 
     keymap = NO_CHANGES  # few have such files, and only they import what reads YAML
     if keymap_path().exists():
         from tui.settings.keyfile import load_keymap
 
         keymap = load_keymap()
-    if plugins_path().exists():
+    if files := plugin_files():
         from tui.settings.plugins import with_plugins
 
-        keymap = with_plugins(keymap)
+        keymap = with_plugins(keymap, files)
     return keymap
 
 

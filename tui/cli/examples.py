@@ -170,15 +170,20 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "alarms ack": ("eksml-tui alarms ack                     no console rings for them again",),
     "alarms test": ("eksml-tui alarms test                    by each way once; 0 if all took it",),
-    "config": (
-        "eksml-tui config                         each setting, with its source",
-        "eksml-tui config --schema                a JSON Schema, for editors that check YAML",
-    ),
+    "config": ("eksml-tui config                         each setting, with its source",),
     "completion": (
         "source <(eksml-tui completion bash)      in ~/.bashrc",
         "eksml-tui completion zsh > ~/.zfunc/_eksml-tui",
         "eksml-tui completion fish > ~/.config/fish/completions/eksml-tui.fish",
     ),
+    "docs": (
+        "eksml-tui docs                           the pages",
+        "eksml-tui docs script                    one of them",
+    ),
+    "print": ("eksml-tui print rbac | kubectl apply -f -",),
+    "print rbac": ("eksml-tui print rbac | kubectl apply -f -",),
+    "print iam": ("eksml-tui print iam launch > launch.json",),
+    "print schema": ("eksml-tui print schema blueprint > blueprint.schema.json",),
     "man": (
         "eksml-tui man > ~/.local/share/man/man1/eksml-tui.1",
         "eksml-tui man | man -l -                 read it here",

@@ -6,8 +6,9 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
@@ -23,10 +24,7 @@ from tui.cli.run_verbs.limits import watchdog_lines
 from tui.cli.target import ChosenTarget, asked, chosen_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from actions.run.doctor.report import DoctorLine
-    from actions.run.state.records import Limits
 
 
 def run(options: Namespace) -> int:
@@ -36,9 +34,11 @@ def run(options: Namespace) -> int:
         ConsoleError: It cannot be launched, or was not confirmed; nothing was made.
     """
     from actions.blueprint.launch_plan import loss_without_store, plan_table
+    from actions.run.client import start_runner
     from actions.run.doctor.cluster import is_alone
     from actions.run.doctor.report import require_passed
     from actions.run.doctor.survey import LAUNCH_SECONDS
+    from actions.run.launch import LaunchOrder, launch_run
 
     refuse_if_readonly(f"the launch of {options.blueprint}")
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
@@ -72,22 +72,29 @@ def run(options: Namespace) -> int:
         made = binding.text("cluster_name", blueprint.cluster.name)
         place = _place(chosen) if binding.existing_cluster else made
         _require_yes(blueprint, name="" if is_simulated else place)
-    folder, pid = _launched(
+    order = LaunchOrder(
         blueprint,
         binding,
-        chosen,
+        target=chosen.target,
+        environment=chosen.environment,
+        clock=SystemClock(),
         auto_approve=options.auto_approve,
         store_url=options.store,
         limits=limits,
-        require=require,
     )
-    if options.output == "json":
+    folder = asyncio.run(launch_run(order, require=require, say=_say))
+    runner = start_runner(folder, environment=chosen.environment)
+    _print_run(options.output, folder, blueprint, pid=runner.pid if runner else None)
+    return 0
+
+
+def _print_run(output: str, folder: Path, blueprint: Blueprint, *, pid: int | None) -> None:
+    if output == "json":
         document = {"id": folder.name, "folder": str(folder), "blueprint": blueprint.id, "pid": pid}
         sys.stdout.write(json_document(document))
     else:
         sys.stdout.write(f"{folder.name}\n")
         _say(f"Watch it with: eksml-tui --run {folder.name}   or: eksml-tui runs show {folder.name}")
-    return 0
 
 
 def _waiver(names: str) -> str:
@@ -120,56 +127,6 @@ def _require_yes(blueprint: Blueprint, *, name: str) -> None:
     """Ask for a yes, or for the name of the cluster where the launch is paid for."""
     if not asked(f"\nLaunch {blueprint.id}{' for real' if name else ''}?", name=name):
         raise RefusedError("Nothing was launched.")
-
-
-def _launched(
-    blueprint: Blueprint,
-    binding: Binding,
-    chosen: ChosenTarget,
-    *,
-    auto_approve: bool,
-    store_url: str,
-    limits: Limits,
-    require: Callable[[], None],
-) -> tuple[Path, int | None]:
-    """Create the run and start its runner; return its folder and the runner's process id."""
-    from actions.run.client import start_runner
-    from actions.run.context.run_account import account_at_launch
-    from actions.run.launch import create_run, require_preconditions
-
-    clock = SystemClock()
-    under = blueprint.under(binding.preset)
-    require_preconditions(under, binding, before_fetching=True)
-    _fetch_supplies(under, binding)
-    require_preconditions(under, binding)
-    folder = create_run(
-        blueprint,
-        binding,
-        target=chosen.target,
-        environment=chosen.environment,
-        clock=clock,
-        auto_approve=auto_approve,
-        account=asyncio.run(account_at_launch(blueprint, binding)),
-        store_url=store_url,
-        limits=limits,
-        require=require,
-    )
-    started = start_runner(folder, environment=chosen.environment)
-    return folder, started.pid if started else None
-
-
-def _fetch_supplies(blueprint: Blueprint, binding: Binding) -> None:
-    """Fetch the operators and Terraform modules that are not on this machine."""
-    from actions.blueprint.mirror import fetch_missing, operator_copies
-    from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
-
-    if not all(copy.path for copy in operator_copies(blueprint, binding)):
-        for sentence in asyncio.run(fetch_missing(blueprint, binding, clock=SystemClock())):
-            _say(sentence)
-    modules = missing_modules(blueprint, binding)
-    if modules:
-        for sentence in asyncio.run(fetch_missing_modules(modules)):
-            _say(sentence)
 
 
 def _say(text: str) -> None:

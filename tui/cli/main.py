@@ -35,6 +35,8 @@ _COMMANDS = {
     "man": "tui.cli.manual.page:run",
     "help": "tui.cli.manual.page:print_help",
     "version": "tui.cli.manual.page:print_version",
+    "print": "tui.cli.manual.printed:print_text",
+    "docs": "tui.cli.manual.printed:print_page",
     "why": "tui.cli.inspect.cluster:print_findings",
     "audit": "tui.cli.inspect.audit:print_audit",
     "mirror": "tui.cli.mirror:run",
@@ -54,7 +56,7 @@ _COMMANDS = {
     "sandbox": "tui.cli.sandbox:run",
 }
 """Function of each command, `(options) -> exit code`; its module is imported when it is called."""
-_WITHOUT_SETTINGS = ("completion", "man", "help", "version")
+_WITHOUT_SETTINGS = ("completion", "man", "help", "version", "print", "docs")
 """Commands that a mistake in the settings file does not stop."""
 
 

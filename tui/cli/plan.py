@@ -15,7 +15,8 @@ from actions.base.executors import beside
 from actions.base.files import expanded
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, bind_words
+from actions.blueprint.parameters import Binding, bind_words, makes_cluster
+from actions.blueprint.render import namespace_note
 from actions.blueprint.version_rules import choice_notes, require_together
 from actions.fleet.prices import PriceBook
 from actions.run.capacity_survey import capacity_request, has_credentials, survey_capacity
@@ -77,8 +78,8 @@ def priced_plan(options: Namespace, blueprint: Blueprint, binding: Binding) -> L
 
 def is_asked(options: Namespace, blueprint: Blueprint, binding: Binding, plan: LaunchPlan) -> bool:
     """Return whether a launch is checked: a simulated one if it goes into a cluster that is there."""
-    is_own = not binding.existing_cluster and any(stage.own_cluster_only for stage in blueprint.stages)
-    return not (options.no_checks or ((options.demo or plan.is_cost_simulated) and is_own))
+    is_simulated = options.demo or plan.is_cost_simulated
+    return not (options.no_checks or (is_simulated and makes_cluster(blueprint, binding)))
 
 
 def chosen_binding(options: Namespace, blueprint: Blueprint) -> Binding:
@@ -143,7 +144,7 @@ def credentials_warning(profile: str, seconds: float) -> str:
 async def examine(
     options: Namespace, blueprint: Blueprint, binding: Binding, limits: Limits, *, seconds: float = 0.0
 ) -> tuple[tuple[str, ...], list[DoctorLine]]:
-    """Return sentences on zone and reservation, and on the cost in a cluster that is there, and the doctor's lines.
+    """Return sentences on namespace, zone and reservation, and on the cost in a cluster that is there, and the lines.
 
     Args:
         options: The cluster, for a launch into it.
@@ -177,7 +178,7 @@ async def examine(
                 await asking
     finally:
         pool.close()
-    return (capacity, survey.cost_text), list(survey.lines)
+    return (namespace_note(blueprint, binding, target), capacity, survey.cost_text), list(survey.lines)
 
 
 async def _capacity(blueprint: Blueprint, binding: Binding) -> str:

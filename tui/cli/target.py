@@ -113,8 +113,8 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
         confirm(error.request)
 
 
-def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
-    """Ask the chosen cluster one question, read-only."""
+def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]], *, may_ask: bool = True) -> T:
+    """Ask the chosen cluster one question, read-only; `may_ask` as of `require_target`."""
     from actions.cloud.eks import token_factory
     from actions.cluster.auth.session import KubeSession
 
@@ -122,7 +122,7 @@ def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) 
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
 
     async def session() -> T:
-        require_target(chosen.target)
+        require_target(chosen.target, may_ask=may_ask)
         opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
         try:
             return await ask(opened)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from actions.base.clock import time_of_day
+from actions.base.errors import RefusedError
 from actions.base.executors import in_thread
 from actions.base.wording import counted, folded
 from actions.command.arguments import (
+    ApproveArguments,
     Arguments,
     ExportArguments,
     ResumeArguments,
@@ -108,6 +110,24 @@ def confirmed_arguments(call: Call, view: RunView | None) -> Arguments:
     if isinstance(call.arguments, TakeoverArguments):
         return replace(call.arguments, confirm=call.arguments.run)
     return call.arguments
+
+
+def require_as_shown(call: Call, shown: RunView | None, now: RunView | None) -> None:
+    """Require that the run of a dialog is still on screen, and that its plan waits: another console may be faster.
+
+    Raises:
+        RefusedError: It is another run, or the plan does not wait any more.
+    """
+    if shown is None or isinstance(call.arguments, TakeoverArguments):
+        return
+    if now is None or now.id != shown.id:
+        raise RefusedError(f"The run {shown.id} is not on screen any more.", hint="Choose it, and answer again.")
+    if isinstance(call.arguments, ApproveArguments):
+        asked = waiting_stage(shown, call.arguments.stage)
+        stage = now.stage(asked.id)
+        if stage.state is not StageState.AWAITING_APPROVAL or stage.plan != asked.plan:
+            by = f" {stage.approved_by} has approved it." if stage.approved_by else ""
+            raise RefusedError(f"The plan of {asked.title} that was shown does not wait any more.{by}")
 
 
 def _yes_or_no(call: Call, view: RunView) -> Confirmation | None:

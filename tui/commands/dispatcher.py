@@ -139,16 +139,18 @@ class CommandDispatcher:
             return await self._reviewed(call.arguments)
         if isinstance(call.arguments, TARGETED):
             return await self._confirmed_change(call)
-        from tui.commands.confirmations import confirmation_for, confirmed_arguments, with_users
+        from tui.commands.confirmations import confirmation_for, confirmed_arguments, require_as_shown, with_users
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
         confirmation = confirmation_for(call, self._services.runs)
         if confirmation is None:
             return call.arguments
+        shown = self._services.runs.view
         confirmation = await with_users(confirmation, call, self._services.runs)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
         if not await self._app.put_in_front(modal):
             return None
+        require_as_shown(call, shown, self._services.runs.view)
         return confirmed_arguments(call, self._services.runs.view)
 
     async def _confirmed_change(self, call: Call) -> Arguments | None:

@@ -56,6 +56,7 @@ class RunCommands:
 
     async def _launch(self, arguments: args.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
+        from actions.run.launch import LaunchOrder
         from actions.run.limits.options import limits_of, require_limit, with_usual
         from tui.present.blueprints import store_of_command
         from tui.present.limits import texts_of_command
@@ -70,18 +71,18 @@ class RunCommands:
         usual = settings.limits
         limits = limits_of(with_usual(texts, usual), now=self._services.clock.now())
         require_limit(texts, limits)
-        store = store_of_command(arguments.store, settings.store)
-        waived = [name.strip() for name in arguments.waive.split(",")]
-        await self._run_actions.launch(
+        order = LaunchOrder(
             blueprint,
             binding,
             target=target,
-            say=self._app.notify_plainly,
+            environment=settings.run_environment,
+            clock=self._services.clock,
             auto_approve=arguments.auto_approve,
             limits=limits,
-            store=store,
-            waived=waived,
+            store_url=store_of_command(arguments.store, settings.store),
         )
+        waived = [name.strip() for name in arguments.waive.split(",")]
+        await self._run_actions.launch(order, say=self._app.notify_plainly, waived=waived)
         self._notify(logout_warning())
         self._services.unwatch()
         self._workspace.arrange("watch")

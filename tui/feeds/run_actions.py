@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from actions.run.client import (
     set_limits,
     start_runner,
 )
-from actions.run.state.records import Limits, RequestKind, RunAccount
+from actions.run.state.records import Limits, RequestKind
 from actions.run.state.view import RunView
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
@@ -35,9 +34,7 @@ _WAYS = ("AWS:", "Cluster:")
 """Beginnings of the sentences on the ways by which a run is reached from here."""
 
 if TYPE_CHECKING:
-    from actions.blueprint.model import Blueprint
-    from actions.blueprint.parameters import Binding
-    from actions.cluster.auth.kubeconfig import ClusterTarget
+    from actions.run.launch import LaunchOrder
     from actions.run.limits.options import LimitTexts
 
 
@@ -55,71 +52,32 @@ class RunActions:
         self._runs = runs
         self._clock = clock
         self._disk = NamedExecutor("wishes")
-        self._network = NamedExecutor("fetch")
 
-    async def launch(
-        self,
-        blueprint: Blueprint,
-        binding: Binding,
-        *,
-        target: ClusterTarget,
-        say: Callable[[str], None],
-        auto_approve: bool = False,
-        limits: Limits | None = None,
-        store: str | None = None,
-        waived: Sequence[str] = (),
-    ) -> Path:
+    async def launch(self, order: LaunchOrder, *, say: Callable[[str], None], waived: Sequence[str] = ()) -> Path:
         """Make the checks of a launch, create its run, start its runner, and put it on screen.
 
         Args:
-            blueprint: The blueprint.
-            binding: The values of its parameters.
-            target: The cluster, if it is there.
-            say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
-            auto_approve: Apply every plan without asking.
-            limits: Those of the run.
-            store: The place that it is replicated to; empty for this machine alone, `None` for that of the settings.
+            order: The run.
+            say: See `launch_run`.
             waived: Names of checks that may fail.
 
         Raises:
             RefusedError: Another run is in its place, or another check refuses it.
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
-        from actions.run.context.run_account import account_at_launch
         from actions.run.doctor.examine import planned
         from actions.run.doctor.names import require_no_other_run
-        from actions.run.launch import require_preconditions
+        from actions.run.launch import launch_run
 
-        place = self._settings.store if store is None else store
-        await self._require_passed(blueprint, binding, target, limits=limits, store=place, waived=waived)
-        await self._fetch_supplies(blueprint, binding, say=say)
-        await self._disk.call(require_preconditions, blueprint.under(binding.preset), binding)
-        account = await account_at_launch(blueprint, binding)
-        launch = planned(blueprint, binding, target)
-        create = partial(
-            self._create,
-            target=target,
-            auto_approve=auto_approve,
-            account=account,
-            limits=limits,
-            store=place,
-            require=partial(require_no_other_run, launch, waived=waived),
-        )
-        folder = await self._disk.call(create, blueprint, binding)
+        await self._require_passed(order, waived=waived)
+        launch = planned(order.blueprint, order.binding, order.target)
+        folder = await launch_run(order, require=partial(require_no_other_run, launch, waived=waived), say=say)
+        await self._disk.call(start_runner, folder, environment=order.environment)
         await self._runs.refresh_list()
         self._runs.choose(folder)
         return folder
 
-    async def _require_passed(
-        self,
-        blueprint: Blueprint,
-        binding: Binding,
-        target: ClusterTarget,
-        *,
-        limits: Limits | None,
-        store: str,
-        waived: Sequence[str],
-    ) -> None:
+    async def _require_passed(self, order: LaunchOrder, *, waived: Sequence[str]) -> None:
         """Make the doctor's checks, as a form does, which may have been open for an hour, or was not there at all."""
         if not self._settings.checks_launches:
             return
@@ -130,52 +88,19 @@ class RunActions:
         pool = SessionPool()
         try:
             survey = LaunchSurvey(
-                target,
-                blueprint,
-                binding,
+                order.target,
+                order.blueprint,
+                order.binding,
                 clock=self._clock,
                 pool=pool,
                 is_simulated=self._settings.demo is not None,
-                store=store,
-                has_budget=bool(limits and limits.budget_usd),
+                store=order.store_url,
+                has_budget=bool(order.limits.budget_usd),
             )
             await survey.run(seconds=LAUNCH_SECONDS)
         finally:
             pool.close()
         require_passed(survey.lines, waived=waived, waiver=lambda names: f"waive={names}")
-
-    async def _fetch_supplies(self, blueprint: Blueprint, binding: Binding, *, say: Callable[[str], None]) -> None:
-        """Fetch the operators and Terraform modules that a run needs and that are not on this machine.
-
-        The programs and secrets that it needs are looked for first.
-
-        Args:
-            blueprint: The blueprint.
-            binding: The values of its parameters.
-            say: Called with a sentence about what is fetched, and about what an existing cluster must have already.
-
-        Raises:
-            ConsoleError: One cannot be had; or see `require_preconditions`.
-        """
-        from actions.blueprint.mirror import CopyState, fetch_missing, operator_copies
-        from actions.blueprint.terraform_modules import fetch_missing_modules, missing_modules
-        from actions.run.launch import require_preconditions
-
-        chosen = blueprint.under(binding.preset)
-        await self._disk.call(require_preconditions, chosen, binding, before_fetching=True)
-        copies = await self._disk.call(operator_copies, chosen, binding)
-        modules = await self._disk.call(missing_modules, chosen, binding)
-        absent = [f"{copy.name} {copy.version}" for copy in copies if copy.state is CopyState.FETCHED]
-        absent += [module.key for module in modules]
-        if absent:
-            say(f"Fetching {', '.join(absent)}.")
-        if not all(copy.path for copy in copies):
-            fetching = fetch_missing(chosen, binding, clock=self._clock)
-            for sentence in await self._network.call(asyncio.run, fetching):
-                say(sentence)
-        if modules:
-            for sentence in await self._network.call(asyncio.run, fetch_missing_modules(modules)):
-                say(sentence)
 
     async def approve(self, run_id: str, stage_id: str) -> str:
         """Approve the plan that a stage is waiting with, as shown on screen.
@@ -338,7 +263,6 @@ class RunActions:
     def close(self) -> None:
         """Accept no more requests."""
         self._disk.close()
-        self._network.close()
 
     def _view_of(self, run_id: str) -> RunView:
         self._runs.require_here(run_id)
@@ -397,32 +321,3 @@ class RunActions:
     async def resume_interrupted(self) -> list[str]:
         """Restart the runner of every run whose own was killed or lost in a reboot; return a sentence about each."""
         return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
-
-    def _create(
-        self,
-        blueprint: Blueprint,
-        binding: Binding,
-        *,
-        target: ClusterTarget,
-        auto_approve: bool,
-        account: RunAccount | None,
-        limits: Limits | None,
-        store: str,
-        require: Callable[[], None],
-    ) -> Path:
-        from actions.run.launch import create_run
-
-        folder = create_run(
-            blueprint,
-            binding,
-            target=target,
-            environment=self._settings.run_environment,
-            clock=self._clock,
-            auto_approve=auto_approve,
-            account=account,
-            store_url=store,
-            limits=limits,
-            require=require,
-        )
-        start_runner(folder, environment=self._settings.run_environment)
-        return folder

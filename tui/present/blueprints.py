@@ -12,6 +12,7 @@ from actions.base.wording import duration_range, folded
 from actions.blueprint.launch_plan import OF_THE_CLUSTER, LaunchPlan, StagePlan
 from actions.blueprint.mirror import CopyState
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
+from actions.blueprint.parameters import makes_cluster
 from actions.blueprint.parts import Scalar
 from actions.cluster.auth.kubeconfig import ContextParts
 from tui.present.cells import Cells, Span, Tone, fit, width_of
@@ -213,7 +214,7 @@ def place_lines(
         width: Terminal columns.
     """
     stages = blueprint.under(bound.preset).stages
-    makes = not bound.existing_cluster and any(stage.own_cluster_only for stage in stages)
+    makes = makes_cluster(blueprint, bound)
     name = bound.text("cluster_name", blueprint.cluster.name)
     known = {
         "Makes cluster" if makes else "In cluster": name if makes else context or name,
@@ -347,11 +348,12 @@ def unknown_lines(lines: Sequence[DoctorLine], width: int) -> list[Cells]:
     """Return the checks that could not be made, with the way to an answer: they refuse nothing."""
     if not lines:
         return []
+    from actions.run.checks.observation import said_once
     from actions.run.state.records import CheckResult
 
     return [
         part
-        for line in lines
+        for line in said_once(lines, lambda line: line.check)
         if line.result is CheckResult.UNKNOWN
         for part in _wrapped(f"? {line.check}: {line.detail} → {line.remedy}", Tone.MUTED, width)
     ]

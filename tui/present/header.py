@@ -26,6 +26,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         leaves_out_claims: Devices of claims are not counted, so that what is idle is not known.
         as_of: `as of 14:02 UTC` while nodes and costs are a kept snapshot's; else empty.
         trouble: Reason why the snapshot may be stale; empty while it is live.
+        is_refused: Nodes may not be listed, so that no sum is to be waited for.
         unused: Accelerators of the run on screen at 0 % for minutes; empty if there are none.
         alarm: Reason why the run on screen cannot continue; empty if it can.
     """
@@ -41,6 +42,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     leaves_out_claims: bool = False
     as_of: str = ""
     trouble: str = ""
+    is_refused: bool = False
     alarm: str = ""
     unused: str = ""
 
@@ -123,7 +125,7 @@ def _right(facts: HeaderFacts, *, with_idle: bool) -> Cells:
     """Return what is paid for by the hour, in one number; what is idle of it where there is room."""
     paid = facts.paid
     if paid is None or (paid.nodes is None and not paid.things):
-        return (Span("$ … /h ", Tone.MUTED),)
+        return (Span("$ ? /h " if facts.is_refused else "$ … /h ", Tone.MUTED),)
     cost = paid.nodes
     is_old = bool(facts.as_of) or cost is None
     cells: list[Span] = [Link(paid.hourly.text, Tone.MUTED if is_old else Tone.STRONG, line="open cost")]

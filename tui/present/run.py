@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from actions.base.clock import time_of_day
 from actions.base.wording import counted, duration, duration_range, folded
 from actions.fleet.cost import FleetCost, HourlyCost
+from actions.run.checks.observation import said_once
 from actions.run.paid import kept_sentence, kept_text, paid_by, state_words, unfinished_teardown
 from actions.run.spending import spending_of
 from actions.run.state.records import CheckResult, PlanOffer, StageFinding
@@ -312,7 +313,7 @@ def _offer(plan: PlanOffer, width: int, asks: str) -> list[Cells]:
 
 def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
     lines: list[Cells] = []
-    for finding in findings:
+    for finding in said_once(findings, lambda finding: finding.subject):
         sign, tone = _CHECK_SIGNS[finding.result]
         first, *rest = folded(f"{finding.subject} {finding.detail}", width - 2) or [""]
         subject = first[: len(finding.subject)]

@@ -22,6 +22,7 @@ from actions.blueprint.model import Blueprint, Parameter
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
+from actions.blueprint.render import namespace_note
 from actions.blueprint.version_rules import choice_notes, require_together
 from actions.command.arguments import LaunchArguments
 from actions.fleet.instance_types import InstanceTable
@@ -380,8 +381,9 @@ class LaunchScreen(LiveScreen[LaunchArguments | None]):
         require_possible(limits, plan)
         if store:
             parse_store(store)
+        place = namespace_note(self._blueprint, bound, self._services.cluster.target)
         notes = launch_notes(limits, plan, self._blueprint.under(bound.preset), now=now)
-        return bound, plan, (*notes, *choice_notes(self._blueprint, bound, now.date()))
+        return bound, plan, (*filter(None, [place]), *notes, *choice_notes(self._blueprint, bound, now.date()))
 
     def _fields(self) -> dict[str, Parameter]:
         place = self._services.cluster.place

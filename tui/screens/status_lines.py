@@ -106,6 +106,7 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         leaves_out_claims=leaves_out_claims(services.cluster.snapshot()),
         as_of=services.followed.on_screen.as_of_words(),
         trouble=_trouble(services, replace(health, as_of="")) if is_troubled else _connection(services),
+        is_refused=health.state is FeedState.REFUSED,
         alarm=_alarm(services.runs),
         unused=_unused(services, now),
     )

@@ -76,9 +76,15 @@ def keymap_path() -> Path:
     return config_folder() / _FILE_NAME
 
 
-def plugins_path() -> Path:
-    """Return the path of the file with plugins; it need not exist."""
-    return config_folder() / "plugins.yaml"
+def plugin_files(folder: Path | None = None) -> list[Path]:
+    """Return the files with plugins: `plugins.yaml` first, then those in and below the folder `plugins`.
+
+    Args:
+        folder: Of the settings, if not the usual one.
+    """
+    home = folder or config_folder()
+    inside = sorted(path for ending in ("yaml", "yml") for path in (home / "plugins").rglob(f"*.{ending}"))
+    return [path for path in (home / "plugins.yaml", *inside) if path.exists()]
 
 
 def take_keymap(app: App[Any], keymap: Keymap) -> None:

@@ -1,4 +1,4 @@
-"""External programs with the selection: `plugins.yaml` in the settings folder, in the form of k9s.
+"""External programs with the selection: `plugins.yaml` and the folder `plugins` of the settings, in the form of k9s.
 
 Source: github.com/derailed/k9s, `internal/config/plugin.go` and `internal/config/json/schemas/plugins.json` for the
 keys, `internal/view/env.go` for placeholders.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from actions.base.errors import InputError, Mistakes
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.cluster.kinds import KINDS, KubeKind, find_word
 from actions.command.verbs import nearest_hint
-from tui.settings.keymap import ConsolePlugin, Keymap, PluginInput, plugins_path
+from tui.settings.keymap import ConsolePlugin, Keymap, PluginInput
 from tui.settings.keys import KEYS, MOVEMENT, KeyContext
 
+_Where = tuple[str | int, ...]
+"""The keys that lead to a plugin in its document."""
+_FILE = "plugins.yaml"
 ALL = "all"
 CONTAINERS = "containers"
 _TYPES = {str: "a text", bool: "true or false", list: "a list"}
@@ -55,39 +58,48 @@ _SHORT_CUT = re.compile(
 )
 
 
-def with_plugins(keymap: Keymap, path: Path | None = None) -> Keymap:
-    """Parse and check the file; return the operator's keys with those of its plugins.
+def with_plugins(keymap: Keymap, files: Iterable[Path]) -> Keymap:
+    """Parse and check files; return the operator's keys with those of their plugins.
 
     Args:
         keymap: The operator's own keys, which plugins must not take either.
-        path: The file; that of the settings folder by default.
+        files: Of several plugins of one name the last one counts.
 
     Raises:
-        InputError: It has a mistake; with file, line and column, and a hint. Its `others` are all further mistakes.
+        InputError: One has a mistake; with file, line and column, and a hint. Its `others` are all further mistakes.
     """
-    file = path or plugins_path()
-    if not file.exists():
-        return keymap
-    documents = load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)
-    if not documents:
-        return keymap
-    document = documents[0]
-    top = document.value
-    if not isinstance(top, dict) or [*top] != ["plugins"] or not isinstance(top["plugins"], dict):
-        raise document.error(InputError, "the file is a mapping `plugins` of names to plugins.", hint="As k9s has it.")
     mistakes = Mistakes()
-    found: list[ConsolePlugin] = []
-    for name, value in top["plugins"].items():
+    parts: dict[str, tuple[Document, Any, _Where]] = {}
+    for file in files:
         with mistakes.collected():
-            plugin = _plugin(document, str(name), value)
-            _refuse_clash(document, plugin, keymap, found)
+            parts |= dict(_parts_of(file))
+    found: list[ConsolePlugin] = []
+    for name, (document, value, where) in parts.items():
+        with mistakes.collected():
+            plugin = _plugin(document, name, value, where)
+            _refuse_clash(document, plugin, where, keymap, found)
             found.append(plugin)
     mistakes.require_none()
-    return replace(keymap, plugins=[(plugin, panes_of(plugin)) for plugin in found])
+    return replace(keymap, plugins=[(plugin, panes_of(plugin)) for plugin in found]) if found else keymap
 
 
-def _plugin(document: Document, name: str, value: Any) -> ConsolePlugin:
-    where = ("plugins", name)
+def _parts_of(file: Path) -> Iterator[tuple[str, tuple[Document, Any, _Where]]]:
+    """Yield each plugin by name, with document, value and place: those of a mapping, or the one that the file is."""
+    for document in load_documents(read_input(file, may_be_pipe=True), file=str(file), kind=InputError)[:1]:
+        top = document.value
+        where: _Where = ("plugins",) if isinstance(top, dict) and [*top] == ["plugins"] else ()
+        named = top["plugins"] if where else top
+        if not isinstance(named, dict) or (not where and file.name == _FILE):
+            message = "the file is a mapping `plugins` of names to plugins."
+            raise document.error(InputError, message, hint="As k9s has it.")
+        if not where and "command" in named:
+            yield file.stem, (document, named, where)
+            continue
+        for name, value in named.items():
+            yield str(name), (document, value, (*where, name))
+
+
+def _plugin(document: Document, name: str, value: Any, where: _Where) -> ConsolePlugin:
     if not isinstance(value, dict):
         raise document.error(InputError, f"{name} is a mapping.", *where)
     for key, entry in value.items():
@@ -146,7 +158,7 @@ def what_is_wrong(wanted: PluginInput, text: str) -> str:
     return f"must be one of {', '.join(allowed)}, not {text!r}" if allowed and text not in allowed else ""
 
 
-def _key(document: Document, text: str, *where: str) -> str:
+def _key(document: Document, text: str, *where: str | int) -> str:
     """Return Textual's name of a key that is written as k9s has it: `Shift-D` is `D`."""
     match = _SHORT_CUT.fullmatch(text.strip())
     if match is None:
@@ -169,7 +181,9 @@ def panes_of(plugin: ConsolePlugin) -> frozenset[KeyContext]:
     return frozenset(found)
 
 
-def _refuse_clash(document: Document, plugin: ConsolePlugin, keymap: Keymap, others: list[ConsolePlugin]) -> None:
+def _refuse_clash(
+    document: Document, plugin: ConsolePlugin, where: _Where, keymap: Keymap, others: list[ConsolePlugin]
+) -> None:
     """Refuse a key that means something already in a pane of the plugin, also with `override`.
 
     Raises:
@@ -194,7 +208,7 @@ def _refuse_clash(document: Document, plugin: ConsolePlugin, keymap: Keymap, oth
         hint = "Choose another one."
     if taken:
         message = f"{plugin.name}: {plugin.key!r} is already the key of {taken.removesuffix('.')}."
-        raise document.error(InputError, message, "plugins", plugin.name, "shortCut", hint=hint)
+        raise document.error(InputError, message, *where, "shortCut", hint=hint)
 
 
 def _share_scopes(one: ConsolePlugin, other: ConsolePlugin) -> bool:

@@ -109,7 +109,7 @@ class ChosenContext(msgspec.Struct, frozen=True):
     context: str
     cluster: str
     server: str
-    namespace: str
+    namespace: str = ""
     ca_file: str = ""
     ca_data: str = ""
     is_insecure: bool = False
@@ -243,7 +243,7 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
             hint="Give --kubeconfig, run `aws eks update-kubeconfig --name CLUSTER`, or try --demo.",
         )
     own = _IN_CLUSTER / "namespace"
-    namespace = read_file(own).decode().strip() if own.exists() else "default"
+    namespace = read_file(own).decode().strip() if own.exists() else ""
     return ChosenContext(
         file=str(_IN_CLUSTER),
         context=_IN_CLUSTER_NAME,
@@ -321,7 +321,7 @@ class _Merged:
             context=name,
             cluster=cluster_name,
             server=_server_of(cluster),
-            namespace=_namespace(target.namespace or _text(context, "namespace") or "default", path, name),
+            namespace=_namespace(target.namespace or _text(context, "namespace"), path, name),
             ca_file=authority,
             ca_data=_text(cluster, _AUTHORITY_DATA),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
@@ -394,7 +394,7 @@ def _is_plain(server: str) -> bool:
 
 
 def _namespace(name: str, path: Path, context: str) -> str:
-    if not is_label(name):
+    if name and not is_label(name):
         raise UsageError(
             f"{path}: {name[:60]!r} is not a valid namespace (context {context}).",
             hint="Correct --namespace, or the context's namespace.",

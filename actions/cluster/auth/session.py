@@ -156,7 +156,7 @@ class KubeSession:
         self.context = chosen.context
         self.cluster = chosen.cluster
         self.server = chosen.server
-        self.namespace = chosen.namespace
+        self.namespace = chosen.namespace or "default"
         self.readonly = readonly
         self._digest = digest
         self._transport = transport

@@ -1,8 +1,8 @@
 """The kinds that a cluster serves, found by any of their names: plural, singular, short, kind, `plural.group`.
 
-Source: k8s.io/api `apidiscovery/v2` (one document for all groups, Kubernetes 1.30; `v2beta1` from 1.26), and
-`metav1.APIResourceList` for servers without it. Which of two kinds of one name is meant: the core's, then those of
-`actions.cluster.kinds` in their order, then the first in discovery, as kubectl's priority mapper does.
+Source: k8s.io/api `apidiscovery/v2` (one document for all groups, Kubernetes 1.30; `v2beta1` from 1.26). Which of two
+kinds of one name is meant: the core's, then those of `actions.cluster.kinds` in their order, then the first in
+discovery, as kubectl's priority mapper does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from actions.base.decoding import decode_json
-from actions.base.errors import ConsoleError, FormatError, MissingError
+from actions.base.errors import FormatError, MissingError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import KINDS
@@ -168,56 +168,27 @@ class _DescribedGroup(msgspec.Struct):
 class _Aggregated(msgspec.Struct):
     kind: str = ""
     items: list[_DescribedGroup] | None = None
-    groups: list[_Group] | None = None
-
-
-class _GroupVersion(msgspec.Struct, rename="camel"):
-    group_version: str
-
-
-class _Group(msgspec.Struct, rename="camel"):
-    name: str
-    versions: list[_GroupVersion] | None = None
-
-
-class _Listed(msgspec.Struct, rename="camel"):
-    name: str
-    kind: str = ""
-    singular_name: str = ""
-    namespaced: bool = False
-    short_names: list[str] | None = None
-    verbs: list[str] | None = None
-
-
-class _ResourceList(msgspec.Struct):
-    resources: list[_Listed] | None = None
 
 
 async def load_catalogue(session: KubeSession) -> KindCatalogue:
-    """Ask the cluster for its kinds: two requests, or one a group where the server has no aggregated discovery.
-
-    A group whose server is down is left out.
+    """Ask the cluster for its kinds, by two requests. A group whose server is down may be left out.
 
     Raises:
         ApiError: The server refused.
         FormatError: The answer is not discovery's.
     """
     core, groups = await asyncio.gather(_roots(session, "/api"), _roots(session, "/apis"))
-    kinds = [*_aggregated(core), *_aggregated(groups)]
-    if core.kind != "APIGroupDiscoveryList":
-        kinds += await _listed(session, "/api/v1", "", "v1")
-    if groups.kind != "APIGroupDiscoveryList":
-        asked = [one for group in groups.groups or () for one in _versions(group)]
-        for found in await asyncio.gather(*(_listed(session, *one) for one in asked)):
-            kinds += found
-    return KindCatalogue(_preferred(kinds))
+    return KindCatalogue(_preferred([*_aggregated(core), *_aggregated(groups)]))
 
 
 async def _roots(session: KubeSession, path: str) -> _Aggregated:
     try:
-        return decode_json(await session.request("GET", path, accept=_AGGREGATED), _Aggregated)
+        roots = decode_json(await session.request("GET", path, accept=_AGGREGATED), _Aggregated)
     except msgspec.DecodeError as error:
         raise FormatError(f"{session.server}{path} did not answer with a list of groups: {error}.") from error
+    if roots.kind != "APIGroupDiscoveryList":
+        raise FormatError(f"{session.server}{path} has no aggregated discovery: the server is too old, or a proxy.")
+    return roots
 
 
 def _aggregated(roots: _Aggregated) -> Iterator[ServedKind]:
@@ -236,34 +207,6 @@ def _aggregated(roots: _Aggregated) -> Iterator[ServedKind]:
                     verbs=tuple(one.verbs or ()),
                     subresources=tuple(sub.subresource for sub in one.subresources or ()),
                 )
-
-
-def _versions(group: _Group) -> Iterator[tuple[str, str, str]]:
-    for version in group.versions or ():
-        yield f"/apis/{version.group_version}", group.name, version.group_version.rpartition("/")[2]
-
-
-async def _listed(session: KubeSession, path: str, group: str, version: str) -> list[ServedKind]:
-    try:
-        listed = decode_json(await session.request("GET", path), _ResourceList).resources or []
-    except (ConsoleError, msgspec.DecodeError):
-        return []  # a group whose server is down must not hide the others
-    parts = [one.name.partition("/") for one in listed]
-    return [
-        ServedKind(
-            group=group,
-            version=version,
-            plural=one.name,
-            kind=one.kind,
-            singular=one.singular_name,
-            short_names=tuple(one.short_names or ()),
-            is_namespaced=one.namespaced,
-            verbs=tuple(one.verbs or ()),
-            subresources=tuple(sub for parent, slash, sub in parts if slash and parent == one.name),
-        )
-        for one in listed
-        if "/" not in one.name
-    ]
 
 
 def _preferred(kinds: Iterable[ServedKind]) -> Iterator[ServedKind]:

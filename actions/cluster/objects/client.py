@@ -172,10 +172,32 @@ class _Resource(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = False
+    verbs: list[str] | None = None
 
 
 class _ResourceList(msgspec.Struct):
     resources: list[_Resource] | None = None
+
+
+async def listed_kinds(session: KubeSession, api_version: str) -> list[tuple[ApiResource, list[str]]]:
+    """Return the kinds of one version of a group with the requests that each takes; none if it is not served.
+
+    Raises:
+        ApiError: The server refused.
+        FormatError: The answer is not discovery's.
+    """
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    try:
+        found = decode_json(await session.request("GET", root), _ResourceList).resources or []
+    except ApiMissingError:
+        return []
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{session.server}{root} did not answer with a list of kinds: {error}.") from error
+    return [
+        (ApiResource(api_version, one.kind, one.name, one.namespaced), one.verbs or [])
+        for one in found
+        if "/" not in one.name
+    ]
 
 
 class Discovery:
@@ -223,25 +245,9 @@ class Discovery:
             at, kinds = self._known[api_version]
             age = self._clock.monotonic() - at
         if age >= _CATALOGUE_SECONDS or (kind not in kinds and age >= _ASK_AGAIN_SECONDS):
-            kinds = await self._fetch(api_version)
+            kinds = {one.kind: one for one, _ in await listed_kinds(self._session, api_version)}
             self._known[api_version] = (self._clock.monotonic(), kinds)
         return kinds.get(kind)
-
-    async def _fetch(self, api_version: str) -> dict[str, ApiResource]:
-        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        try:
-            body = await self._session.request("GET", root)
-        except ApiMissingError:
-            return {}
-        try:
-            listed = decode_json(body, _ResourceList).resources or []
-        except msgspec.DecodeError as error:
-            raise FormatError(f"{self._session.server}{root} did not answer with a list of kinds: {error}.") from error
-        return {
-            entry.kind: ApiResource(api_version, entry.kind, entry.name, entry.namespaced)
-            for entry in listed
-            if "/" not in entry.name
-        }
 
 
 async def fetch_object(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:

@@ -54,6 +54,8 @@ ALARMS = "eksml.dev/alarms"
 """The annotation with the alarms."""
 _KEPT_SECONDS = 3600.0
 """An alarm that is over counts for so long among those of an hour."""
+_ASTRAY_SECONDS = 300.0
+"""By so much the clocks of two guards may differ."""
 _WAYS = frozenset({HOOK, WEBHOOK, CONFIG})
 _MOST_SEQ = 10**MOST_DIGITS
 
@@ -201,7 +203,7 @@ class JobJournal:
             return True
         if version != self._seen[0]:
             self._seen = version, now
-            alarms = _alarms_in(metadata.get("annotations"))
+            alarms = _alarms_in(metadata.get("annotations"), self._clock.now().timestamp())
             last = max((one.seq for one in alarms), default=self._view.last_seq)
             self._view = replace(self._view, alarms=alarms, last_seq=last)
         if holder and now - self._seen[1] < LEASE_SECONDS:
@@ -267,17 +269,21 @@ class JobJournal:
             self._tell(text)
 
 
-def _alarms_in(annotations: object) -> tuple[AlarmView, ...]:
+def _alarms_in(annotations: object, now: float) -> tuple[AlarmView, ...]:
     """Return the alarms in a Lease, which others may write: none if they cannot be read.
 
-    Those whose time or number is beyond what can be written are left out; texts become one line, as they are sent.
+    Those whose time or number is beyond what can be written are left out, as are those of the future: they would count
+    for ever among those of an hour. Texts become one line, as they are sent.
     """
     text = annotations.get(ALARMS) if isinstance(annotations, dict) else ""
     try:
         found = decode_json(str(text).encode(errors="replace"), tuple[AlarmView, ...])
     except msgspec.MsgspecError:
         return ()
-    return tuple(_plain(one) for one in found if moment(one.at) is not None and 0 < one.seq < _MOST_SEQ)
+    latest = now + _ASTRAY_SECONDS
+    return tuple(
+        _plain(one) for one in found if moment(one.at) is not None and one.at <= latest and 0 < one.seq < _MOST_SEQ
+    )
 
 
 def _plain(alarm: AlarmView) -> AlarmView:

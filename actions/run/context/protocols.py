@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.base.wording import counted
+from actions.run.context.access import ClusterConnection
 from actions.run.state.records import NodesUsed, PlanOffer, RunAccount, StageFinding, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 
@@ -197,6 +198,18 @@ class RunBackend(Protocol):
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         """Search everywhere for what is left of the run."""
+        ...
+
+    async def cluster_of(self, view: RunView) -> ClusterConnection | None:
+        """Return the connection to the run's cluster; `None` before the run has one.
+
+        Raises:
+            ConsoleError: It cannot be reached, or is another one.
+        """
+        ...
+
+    def removes_cluster(self, view: RunView) -> bool:
+        """Return whether a step of the run's teardown that has begun removes the cluster."""
         ...
 
     def reservation(self, view: RunView) -> str:

@@ -216,7 +216,7 @@ def _way(check: AccountCheck) -> str:
     match check:
         case QuotaCheck():
             right = "GetServiceQuota" if check.code.startswith(CODE_PREFIX) else "ListServiceQuotas"
-            return f"Look it up in the Service Quotas console; it takes servicequotas:{right} (assets/iam/launch.json)."
+            return f"Look it up in Service Quotas; it takes servicequotas:{right} (`eksml-tui print iam launch`)."
         case _:
             return "Check the network and HTTPS_PROXY; the run may still reach it from the cluster."
 

@@ -15,6 +15,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConsoleError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
+from actions.blueprint.render import namespace_of
 from actions.blueprint.version_rules import require_together, undeclared_pairs
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context, parse_context_name
 from actions.cluster.objects.client import Discovery
@@ -135,13 +136,13 @@ def planned(blueprint: Blueprint, binding: Binding, target: ClusterTarget, *, st
     Args:
         blueprint: As it was loaded.
         binding: The values of its parameters.
-        target: The present cluster; its namespace is empty for the blueprint's.
+        target: The present cluster; its namespace is empty for that of the context, or the blueprint's.
         store: Where the run would be replicated to; empty for this machine alone.
     """
     launch = PlannedLaunch(
         blueprint=blueprint.under(binding.preset),
         binding=binding,
-        wanted_namespace=target.namespace,
+        wanted_namespace=namespace_of(blueprint, binding, target),
         original=blueprint,
         store=store,
     )

@@ -11,7 +11,7 @@ from actions.base.errors import BlueprintError, ParameterError
 from actions.blueprint.checks import AnyCheck
 from actions.blueprint.durations import expectation_of
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding, fill, holds, skipped_stages
+from actions.blueprint.parameters import Binding, fill, holds, makes_cluster, skipped_stages
 from actions.blueprint.parts import OUTPUT_REFERENCE, Scalar
 from actions.blueprint.render import namespace_of, own_objects, placeholders_of, secrets_of, stage_manifests, tfvars_of
 from actions.blueprint.stages import AnyStage, CapacityStage, CheckStage, TerraformStage
@@ -27,7 +27,7 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """With the preset applied."""
     binding: Binding
     wanted_namespace: str = ""
-    """That of the command line; empty for the blueprint's."""
+    """That of option, parameter or context; empty for the blueprint's."""
     present: ContextParts = ContextParts("")
     """The cluster that is there already and is used; nameless if the run makes its own, or without a kubeconfig."""
     original: Blueprint | None = None
@@ -66,7 +66,7 @@ class PlannedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def makes_cluster(self) -> bool:
         """True if the run makes its own cluster."""
-        return not self.binding.existing_cluster and any(stage.own_cluster_only for stage in self.blueprint.stages)
+        return makes_cluster(self.blueprint, self.binding)
 
     @property
     def is_cost_simulated(self) -> bool:

@@ -87,7 +87,7 @@ _REMEDIES = {
 }
 
 
-_LOOK_YOURSELF = "Look for {name} in the AWS console, or allow the call (assets/iam/launch.json)."
+_LOOK_YOURSELF = "Look for {name} in the AWS console, or allow the call (`eksml-tui print iam launch`)."
 
 
 def name_questions(launch: PlannedLaunch, caller: Caller) -> list[Question]:

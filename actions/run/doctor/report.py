@@ -8,7 +8,7 @@ import msgspec
 
 from actions.base.decoding import json_document
 from actions.base.errors import ConsoleError, RefusedError
-from actions.run.checks.observation import Observation, unknown
+from actions.run.checks.observation import Observation, said_once, unknown
 from actions.run.state.records import CheckResult
 
 SCHEMA = "eksml-doctor/1"
@@ -103,7 +103,7 @@ def doctor_rows(lines: Sequence[DoctorLine]) -> list[str]:
     """Return the rows of a table: result, check and detail, and below it the remedy."""
     width = max((len(line.check) for line in lines), default=0)
     rows = []
-    for line in lines:
+    for line in said_once(lines, lambda line: line.check):
         rows.append(f"{WORDS[line.result]:<7}  {line.check:<{width}}  {line.detail}".rstrip())
         if line.remedy:
             rows.append(f"{'':<7}  {'':<{width}}  → {line.remedy}")

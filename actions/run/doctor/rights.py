@@ -18,10 +18,10 @@ _SHOWN = 6
 _READ_DIRECTLY = "secretsmanager"
 """Secrets are read, each with a line of its own."""
 _WAY = (
-    "Allow iam:SimulatePrincipalPolicy (assets/iam/launch.json), or compare your own policies with"
-    " assets/iam/{policy}.json."
+    "Allow iam:SimulatePrincipalPolicy (`eksml-tui print iam launch`), or compare your own policies with"
+    " `eksml-tui print iam {policy}`."
 )
-_REMEDY = "Have an administrator attach assets/iam/{policy}.json, with your names for its capital words."
+_REMEDY = "Have an administrator attach `eksml-tui print iam {policy}`, with your names for its capital words."
 
 
 def policy_questions(launch: PlannedLaunch | None, caller: Caller, region: str) -> list[Question]:

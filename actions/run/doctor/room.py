@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from actions.base.errors import AccessError, MissingError
-from actions.base.executors import in_thread
+from actions.base.errors import AccessError, ConsoleError, MissingError
+from actions.base.executors import beside, in_thread
 from actions.base.wording import counted, listed
 from actions.blueprint.launch_plan import counted_templates
 from actions.cluster.diagnose.engine import diagnose
@@ -130,21 +131,41 @@ async def look_for_room(connection: ClusterConnection, launch: PlannedLaunch, ta
         return Room(passed("It makes no pods."))
     has_queues = any(group.queue for groups in stages for group in groups)
     homes = {str(group.pod["metadata"]["namespace"]) for groups in stages for group in groups}
-    cluster = await read_cluster(connection, launch.namespace if has_queues else "", homes)
+    read = await asyncio.gather(*(_served(connection, "v1", "ResourceQuota", home) for home in homes))
+    quotas = None if None in read else [one for found in read for one in found or ()]
+    if quotas:
+        stages = [await asyncio.gather(*(_admitted(connection, group) for group in groups)) for groups in stages]
+    try:
+        cluster = await read_cluster(connection, launch.namespace if has_queues else "")
+    except AccessError:
+        over = next(filter(None, (_over(groups, quotas) for groups in stages)), None)
+        if over is None:
+            raise
+        return Room(over)
+    cluster = replace(cluster, quotas=quotas)
     return await in_thread("placement", room_of, stages, cluster, made, table)
 
 
-async def read_cluster(connection: ClusterConnection, queues_in: str, homes: Iterable[str] = ()) -> NodesAndQueues:
-    """Read the nodes, what is on them, and what may add some; the queues of a namespace, if one is named; quotas."""
-    nodes, pods, pools = await asyncio.gather(
-        connection.list_objects("v1", "Node"),
-        connection.list_objects("v1", "Pod", field_selector="status.phase!=Succeeded,status.phase!=Failed"),
-        _served(connection, "karpenter.sh/v1", "NodePool"),
-    )
+async def _admitted(connection: ClusterConnection, group: PodSet) -> PodSet:
+    """Return a group with its pod as admission completes it: class of priority, requests by a LimitRange.
+
+    As it is written, if that cannot be tried: the dry run is a check of its own.
+    """
+    try:
+        pod = await connection.create({"apiVersion": "v1", **group.pod}, dry_run=True)
+    except ConsoleError:
+        return group
+    return replace(group, pod=pod)
+
+
+async def read_cluster(connection: ClusterConnection, queues_in: str) -> NodesAndQueues:
+    """Read the nodes, what is on them, and what may add some; the queues of a namespace, if one is named."""
+    on_nodes = connection.list_objects("v1", "Pod", field_selector="status.phase!=Succeeded,status.phase!=Failed")
+    async with beside(on_nodes) as placed, beside(_served(connection, "karpenter.sh/v1", "NodePool")) as offered:
+        nodes = await connection.list_objects("v1", "Node")  # first: who may list neither is refused as by other checks
+        pods, pools = await placed, await offered
     local = await _served(connection, _KUEUE, "LocalQueue", queues_in) if queues_in else None
     clusters = await _served(connection, _KUEUE, "ClusterQueue") if queues_in else []
-    quotas = await asyncio.gather(*(_served(connection, "v1", "ResourceQuota", home) for home in homes))
-    known = None if None in quotas else [one for found in quotas for one in found or ()]
     try:
         autoscaler = await connection.find(_AUTOSCALER) is not None
         unread = "NodePools may not be read." if pools is None else ""
@@ -156,7 +177,6 @@ async def read_cluster(connection: ClusterConnection, queues_in: str, homes: Ite
         pools or (),
         None if local is None else _by_name(local),
         _by_name(clusters),
-        quotas=known,
         adds_groups=autoscaler,
         unread=unread,
     )
@@ -229,9 +249,9 @@ def room_of(
 
 def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: InstanceTable) -> Observation | None:
     """Return why some of these pods can never run, or why that is not known; `None` if they can."""
-    over = quota_refusal(groups, cluster.quotas or (), is_empty=True)
+    over = _over(groups, cluster.quotas)
     if over:
-        return failed(over, remedy="Raise the quota of the namespace, or ask for less.")
+        return over
     for group in groups:
         if group.queue and cluster.local_queues is not None:
             refusal = kueue_refusal(group, cluster.local_queues, cluster.cluster_queues)
@@ -245,6 +265,12 @@ def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: 
             judged = unknown
         return _told(group, judged, message=ever.refused[group.name], nodes=cluster.nodes, placed=ever.placed)
     return None
+
+
+def _over(groups: Sequence[PodSet], quotas: Sequence[Document] | None) -> Observation | None:
+    """Return the quota that these pods exceed, whatever else is in the namespace; `None` for none."""
+    over = quota_refusal(groups, quotas or (), is_empty=True)
+    return failed(over, remedy="Raise the quota of the namespace, or ask for less.") if over else None
 
 
 def _later(groups: Sequence[PodSet], now: Fit, cluster: NodesAndQueues) -> Iterator[Observation]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError
@@ -15,14 +15,14 @@ from actions.cloud.eks import token_factory
 from actions.run.alarms.alarm_companion import AlarmCompanion
 from actions.run.alarms.run_sampler import RunSampler
 from actions.run.alarms.ways import load_ways
-from actions.run.context.access import ClusterAccess, ClusterConnection
+from actions.run.context.access import ClusterAccess
 from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend, StageJournal
 from actions.run.context.stage_context import StageContext, known_cluster_uid
+from actions.run.engine.limit_guard import LimitGuard
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
 from actions.run.journal.folder import kubeconfig_path
-from actions.run.limits.limit_guard import LimitGuard
+from actions.run.journal.runner_journal import RunnerJournal, StageRecorder
 from actions.run.state.records import EndsKnown
 from actions.run.state.view import RunView
 from actions.run.store.access import StoreAccess, chosen_cluster_store, cluster_store, require_traces
@@ -38,23 +38,6 @@ FINISH_SECONDS = 10.0
 
 
 Log = Callable[[str], None]
-
-
-@runtime_checkable
-class ClusterReader(Protocol):
-    """A backend whose cluster also serves requests that belong to no stage."""
-
-    async def cluster_of(self, view: RunView) -> ClusterConnection | None:
-        """Return the connection to the run's cluster; `None` before the run has one.
-
-        Raises:
-            ConsoleError: It cannot be reached, or is another one.
-        """
-        ...
-
-    def removes_cluster(self, view: RunView) -> bool:
-        """Return whether a step of the run's teardown that has begun removes the cluster."""
-        ...
 
 
 class Companion(Protocol):
@@ -91,15 +74,15 @@ def access_of(folder: Path, current: Callable[[], RunView], backend: RunBackend,
     """
 
     async def opened(view: RunView) -> RunStore | None:
-        connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
+        connection = await backend.cluster_of(view)
         return None if connection is None else cluster_store(connection, folder, view)
 
     async def traced(view: RunView) -> None:
-        connection = await backend.cluster_of(view) if isinstance(backend, ClusterReader) else None
+        connection = await backend.cluster_of(view)
         if connection is not None:
             await require_traces(connection, folder, view)
 
-    return StoreAccess(current, store, opened, removes_cluster=_removal_by(backend), require_traces=traced)
+    return StoreAccess(current, store, opened, removes_cluster=backend.removes_cluster, require_traces=traced)
 
 
 def own_access_of(
@@ -120,13 +103,9 @@ def own_access_of(
         store,
         opened,
         disconnect=cluster.aclose,
-        removes_cluster=_removal_by(backend),
+        removes_cluster=backend.removes_cluster,
         require_traces=traced,
     )
-
-
-def _removal_by(backend: RunBackend) -> Callable[[RunView], bool]:
-    return backend.removes_cluster if isinstance(backend, ClusterReader) else lambda _: False
 
 
 def companions_of(

@@ -166,7 +166,6 @@ class LiveBackend:
         return AuditReport(leftovers, (*kept_on_purpose(view, but=leftovers), *retained), unknown)
 
     async def cluster_of(self, view: RunView) -> ClusterConnection | None:
-        """Return the connection to the run's cluster; `None` before the run has one."""
         access = self._access_of(view)
         return await access.open(known_cluster_uid(view)) if access.is_possible else None
 

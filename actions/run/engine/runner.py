@@ -22,7 +22,7 @@ from actions.run.context.protocols import (
     StageHandler,
     Stoppable,
 )
-from actions.run.engine.runner_journal import RunnerJournal, StageRecorder
+from actions.run.journal.runner_journal import RunnerJournal, StageRecorder
 from actions.run.state.planner import ApprovePlan, Begin, Finish, Reconcile, Wait, next_step
 from actions.run.state.records import (
     Action,

@@ -22,10 +22,10 @@ from actions.run.context.operator import present_operator
 from actions.run.context.protocols import RunBackend
 from actions.run.engine.companions import Companion, access_of, accompanied, companions_of, finished
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal, when_usable
 from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal, when_usable
 from actions.run.journal.store import Journal
 from actions.run.state.view import NoticeKind, RunView
 from actions.run.store.access import store_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from actions.base.clock import parse_rfc3339
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.objects.client import ObjectRef
 from actions.run.context.access import ClusterConnection
 from actions.run.context.stage_context import StageContext
@@ -34,12 +34,15 @@ class NodeClaimRecorder:
 
     async def take(self, connection: ClusterConnection, pods: Sequence[Pod]) -> None:
         """Record the claims of the nodes that `pods` run on. Calls the API only for new nodes."""
-        fresh = {node: pod for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
+        fresh = {node for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
         if not fresh:
             return
         try:
-            ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
             claims = await list_claims(connection)
+            ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
+        except MissingError:
+            self._nodes |= fresh  # no Karpenter has made them
+            return
         except ConsoleError:
             return  # the nodes stay new, so the next call tries again
         known = {item.uid for item in self._context.journal.owned()}

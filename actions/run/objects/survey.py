@@ -14,7 +14,15 @@ from actions.base.untrusted import one_line
 from actions.base.wording import counted, listed
 from actions.cluster.bounds import OversizeError
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
-from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
+from actions.cluster.objects.client import (
+    METADATA_LIST,
+    WHOLE,
+    ApiResource,
+    ObjectRef,
+    get_metadata,
+    list_pages,
+    listed_kinds,
+)
 from actions.run.context.access import ClusterConnection
 from actions.run.objects.ownership import Entry, Inventory, ObjectOwner, entry_of, group_of
 
@@ -212,22 +220,9 @@ async def _groups(connection: ClusterConnection) -> list[tuple[str, list[str]]]:
 
 
 async def _kinds_of(connection: ClusterConnection, version: str) -> ApiResources:
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-
     async def fetch() -> tuple[ApiResource, ...]:
-        try:
-            listed = await connection.session.get(root)
-        except ApiMissingError:
-            return ()  # its last kind went meanwhile
-        try:
-            resources = convert(listed, _ApiResourceList).resources or []
-        except msgspec.ValidationError as error:
-            raise FormatError(f"{root} did not answer with a list of kinds: {error}.") from error
-        return tuple(
-            ApiResource(version, one.kind, one.name, one.namespaced)
-            for one in resources
-            if "/" not in one.name and "delete" in (one.verbs or ())
-        )
+        listed = await listed_kinds(connection.session, version)
+        return tuple(kind for kind, verbs in listed if "delete" in verbs)
 
     found = await _asked(fetch, Unanswered("find out the kinds of", version))
     return ApiResources(unasked=(found,)) if isinstance(found, Unanswered) else ApiResources(found)
@@ -328,14 +323,3 @@ class _Group(msgspec.Struct, rename="camel"):
 
 class _GroupList(msgspec.Struct):
     groups: list[_Group] | None = None
-
-
-class _ApiResource(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool = False
-    verbs: list[str] | None = None
-
-
-class _ApiResourceList(msgspec.Struct):
-    resources: list[_ApiResource] | None = None

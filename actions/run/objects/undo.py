@@ -25,7 +25,7 @@ from actions.run.state.view import OwnedObject
 
 _HINT = (
     "Move out what is not the run's, or delete the whole yourself, and retry. "
-    "Missing rights are listed in assets/rbac.yaml."
+    "Missing rights are listed by `eksml-tui print rbac`."
 )
 
 

@@ -28,7 +28,7 @@ GONE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
 _ATTEMPTS = 20
 _FORBIDDEN = 403
-_RIGHTS = "Ask for the rights of assets/rbac.yaml."
+_RIGHTS = "Ask for the rights of `eksml-tui print rbac`."
 _NAMED = 3
 CLAIM_GUARD = "kubernetes.io/pvc-protection"
 """The finalizer of a claim that goes when no pod mounts it any more.

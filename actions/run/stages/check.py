@@ -245,7 +245,7 @@ class CheckHandler:
             known = done.get(index)
             if known is None or (known.result is CheckResult.FAILED and (check.is_required or again)):
                 found = await self._observed(connection, check)
-                fix = "" if found.result is CheckResult.PASSED else check.hint
+                fix = "" if found.result is CheckResult.PASSED else found.remedy or check.hint
                 done[index] = StageFinding(found.result, check.title, found.detail, fix)
 
     async def _observed(self, connection: ClusterConnection, check: AnyCheck) -> Observation:
@@ -253,7 +253,7 @@ class CheckHandler:
             try:
                 return await run_check(self._context, connection, check)
             except AccessError as error:
-                return unknown(error.message)
+                return unknown(error.message, remedy=error.hint)
             except MissingError as error:
                 return failed(error.message)
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -21,6 +20,7 @@ from actions.base.files import read_file
 from actions.base.objects import MOST_OBJECT_BYTES, PreconditionError
 from actions.run.context.store_address import run_key
 from actions.run.journal.journal_file import RecordRow
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.state.records import Outcome
 from actions.run.store.files import LAUNCHED, launched_archive, small_files
 from actions.run.store.objects import RunStore
@@ -33,13 +33,6 @@ FILES_SECONDS = 10.0
 _OUTCOME = str(Outcome.__struct_config__.tag)
 
 
-class RowsOfJournal(Protocol):
-    """The part of the runner's journal that is copied. Used from the runner's loop; no call blocks for long."""
-
-    def last_seq(self) -> int: ...
-    def rows(self, after: int, *, limit: int) -> Sequence[RecordRow]: ...
-
-
 class StoreContents:
     """The objects that one runner has written of its run to the store.
 
@@ -50,7 +43,7 @@ class StoreContents:
         clock: For the pauses between two looks at files.
     """
 
-    def __init__(self, folder: Path, journal: RowsOfJournal, epoch: int, clock: Clock) -> None:
+    def __init__(self, folder: Path, journal: RunnerJournal, epoch: int, clock: Clock) -> None:
         self._folder = folder
         self._journal = journal
         self._epoch = epoch

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
 
 from actions.base.backoff import backoff_seconds
 from actions.base.clock import Clock
@@ -24,8 +23,7 @@ from actions.base.executors import in_thread
 from actions.base.guard import require_guard
 from actions.base.objects import PreconditionError
 from actions.run.context.operator import present_operator
-from actions.run.journal.journal_file import RecordRow
-from actions.run.journal.lease import Heartbeat
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import JournalUnwritableError
 from actions.run.paid import paid_by
 from actions.run.spending import spending_of
@@ -83,18 +81,6 @@ class ToldError(ConsoleError):
     """A failure that has been shown, raised for the runner's log."""
 
 
-class PublishedJournal(Protocol):
-    """The part of the runner's journal that is published. Used from the runner's loop; no call blocks for long."""
-
-    @property
-    def token(self) -> str: ...
-    @property
-    def heartbeat(self) -> Heartbeat: ...
-    def last_seq(self) -> int: ...
-    def rows(self, after: int, *, limit: int) -> Sequence[RecordRow]: ...
-    def view_if_readable(self) -> RunView: ...
-
-
 class Publisher:
     """Publishes one run in its store; a `Companion`.
 
@@ -109,7 +95,7 @@ class Publisher:
     name = "store"
 
     def __init__(
-        self, access: StoreAccess, folder: Path, journal: PublishedJournal, owner: Operator, clock: Clock
+        self, access: StoreAccess, folder: Path, journal: RunnerJournal, owner: Operator, clock: Clock
     ) -> None:
         self._access = access
         self._folder = folder

@@ -137,7 +137,7 @@ class _Drain:
             unasked = ", ".join(item.clause() for item in contents.unasked)
             raise StageFailedError(
                 f"The owners of the pods on {node} are unknown, as this user {unasked}.",
-                hint="Ask for the rights of assets/rbac.yaml, then retry.",
+                hint="Ask for the rights of `eksml-tui print rbac`, then retry.",
             )
         return {one.standing for one in contents.judged if one.standing not in HARMLESS}
 

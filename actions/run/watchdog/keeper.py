@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -16,12 +15,12 @@ from actions.cluster.objects.client import Document, ObjectRef, merge_patch
 from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE, RetryPolicy
 from actions.run.context.stage_context import StageContext, known_cluster_uid
-from actions.run.journal.lease import Heartbeat
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.limits.rules import LimitName, is_watchdog
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
 from actions.run.objects.writes import apply_objects, request_removal, seen
-from actions.run.state.records import Body, LimitReached
+from actions.run.state.records import LimitReached
 from actions.run.state.view import Goal, NoticeKind, RunView
 from actions.run.store.access import known_store
 from actions.run.store.lease_object import lease_name
@@ -41,23 +40,6 @@ ContextOf = Callable[[RunView], StageContext]
 """Returns a context whose journal records what belongs to no stage."""
 
 
-class WatchdogJournal(Protocol):
-    """The part of the runner's journal that the keeper uses."""
-
-    async def view(self) -> RunView:
-        """Return the run as the newest record leaves it."""
-        ...
-
-    @property
-    def heartbeat(self) -> Heartbeat:
-        """The heartbeat that carries messages and obstacles."""
-        ...
-
-    async def write_at_limit(self, body: Body) -> None:
-        """Append a record that ends work; the runner looks at it."""
-        ...
-
-
 class WatchdogKeeper:
     """The companion of a runner whose run has a watchdog.
 
@@ -71,7 +53,7 @@ class WatchdogKeeper:
 
     name = "watchdog"
 
-    def __init__(self, journal: WatchdogJournal, context_of: ContextOf, clock: Clock) -> None:
+    def __init__(self, journal: RunnerJournal, context_of: ContextOf, clock: Clock) -> None:
         self._journal = journal
         self._context_of = context_of
         self._clock = clock

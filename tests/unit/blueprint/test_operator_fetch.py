@@ -31,7 +31,7 @@ from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.fleet.prices import PriceBook
 from actions.run.client import load_run
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from tests.support.answering import write_kubeconfig
 from tests.unit.cluster.servers import serving
 from tui.present.blueprints import plan_lines
@@ -128,12 +128,14 @@ async def fetched(blueprint: Blueprint, *, existing_cluster: bool = False, total
 
 def launched(tmp_path: Path, blueprint: Blueprint, *, existing_cluster: bool = True) -> Path:
     return create_run(
-        blueprint,
-        bind(blueprint, {}, existing_cluster=existing_cluster),
-        target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
-        environment={},
-        clock=SystemClock(),
-        base=tmp_path / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, existing_cluster=existing_cluster),
+            target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
+            environment={},
+            clock=SystemClock(),
+            base=tmp_path / "runs",
+        )
     )
 
 

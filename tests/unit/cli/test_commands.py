@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from actions.base.errors import ConfigError
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from tui.cli.arguments import parser
+from tui.cli.inspect.audit import context_to
 from tui.cli.main import _COMMANDS, function_of
 
 
@@ -26,3 +32,22 @@ def test_a_parser_of_some_words_parses_them_as_the_whole_one(words: list[str]) -
 
 def test_help_is_whole_though_a_parser_is_not() -> None:
     assert parser(["--help"]).format_help() == parser().format_help()
+
+
+def test_an_audit_by_name_takes_the_context_that_leads_to_that_cluster(tmp_path: Path) -> None:
+    arns = {name: f"arn:aws:eks:us-west-2:111122223333:cluster/{name}" for name in ("one", "two")}
+    pairs = {arns["one"]: "one", "look": arns["two"], "again": arns["one"], "other": arns["one"]}
+    document = {
+        "clusters": [{"name": name, "cluster": {"server": "https://a.example"}} for name in ("one", *arns.values())],
+        "contexts": [{"name": name, "context": {"cluster": cluster}} for name, cluster in pairs.items()],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(document))
+    target = ClusterTarget(file)
+    assert context_to("one", target).context == arns["one"], "by its own name, before others of that cluster"
+    assert context_to("two", target).context == "look"
+    assert context_to("one", ClusterTarget(file, "again")).context == "again"
+    with pytest.raises(ConfigError, match=r"--context look does not lead to a cluster 'one'"):
+        context_to("one", ClusterTarget(file, "look"))
+    with pytest.raises(ConfigError, match="No context of the kubeconfig leads to a cluster 'three'"):
+        context_to("three", target)

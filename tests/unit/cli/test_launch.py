@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from actions.base.errors import RefusedError
 from actions.blueprint.launch_plan import loss_without_store
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import client
+from actions.run import launch as creation
 from actions.run.client import list_runs, load_run
 from actions.run.doctor import names
 from actions.run.doctor.cluster import is_alone
@@ -133,14 +134,14 @@ def test_of_two_launches_at_one_instant_the_later_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have looked for other runs before either has made its own."""
-    launched = launch._launched
+    create = creation.create_run
 
-    def late(*arguments: Any, **options: Any) -> tuple[Path, int | None]:
-        monkeypatch.setattr(launch, "_launched", launched)
+    def late(order: creation.LaunchOrder, *, require: Callable[[], None]) -> Path:
+        monkeypatch.setattr(creation, "create_run", create)
         assert main([*WORDS, "--yes"]) == 0
-        return launched(*arguments, **options)
+        return create(order, require=require)
 
-    monkeypatch.setattr(launch, "_launched", late)
+    monkeypatch.setattr(creation, "create_run", late)
     assert main([*WORDS, "--yes"]) == 1
     (run,) = list_runs()
     told = capsys.readouterr().err

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.files import shipped_blueprints
+from actions.base.files import asset, documents, shipped_blueprints
 from tests.support.answering import write_kubeconfig
 from tests.support.missing import needs
 from tests.support.program import Program
 from tests.support.ptys import OnPty
 from tui.cli.arguments import parse_arguments, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
-from tui.cli.manual.page import manual_page
+from tui.cli.main import main
+from tui.cli.manual import completion
+from tui.cli.manual.page import command_line_page, manual_page
 
 
 def _paths(command: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
@@ -51,6 +54,41 @@ def test_each_help_text_is_about_what_it_stands_beside() -> None:
     for path, command in _paths(parser()):
         missing = [action.dest for action in command._actions if not action.help and action.dest != "verb"]
         assert missing == [], path
+
+
+def test_the_page_of_the_command_line_is_current() -> None:
+    page = documents() / "command-line.md"
+    assert page.read_text(encoding="utf-8") == command_line_page(), "run: make reference"
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [("rbac", "rbac.yaml"), ("iam launch", "iam/launch.json")],
+)
+def test_a_text_is_printed_as_its_file_holds_it(words: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print", *words.split()]) == 0
+    assert capsys.readouterr().out == asset(file).read_text("utf-8")
+
+
+def test_a_page_is_printed_as_it_is_into_a_pipe_and_with_its_form_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["docs", "alarms"]) == 0
+    assert capsys.readouterr().out == (documents() / "alarms.md").read_text("utf-8")
+    program = Program(tmp_path)
+    with OnPty(program.argv("docs", "alarms"), {**program.environment, "PAGER": "cat"}) as shown:
+        assert shown.wait_ended() == 0
+        text = shown.text
+    assert "Jobs that no run has made" in text
+    assert "## Jobs" not in text
+
+
+def test_pages_are_listed_and_a_mistyped_one_is_named_with_its_neighbours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {"first-launch", "script", "keys"} <= set(listed)
+    assert main(["docs", "scrpt"]) == 2
+    assert "script" in capsys.readouterr().err
 
 
 CONTEXTS = ("arn:aws:eks:us-west-2:1:cluster/a", "$(touch ran)")
@@ -195,3 +233,18 @@ def test_groff_reads_the_manual_page_without_a_warning() -> None:
     read = subprocess.run(argv, input=manual_page(parser()), capture_output=True, text=True, check=True)
     assert read.stderr == ""
     assert "eksml-tui" in read.stdout
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing_and_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        file = write_kubeconfig(tmp_path / "kubeconfig", address)
+        line = parser().parse_args(["--kubeconfig", str(file), "watch", "job/x"])
+        monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 0.01)
+        assert completion._in_cluster(line, "JOB") == []
+    refused = parser().parse_args(["--kubeconfig", str(tmp_path / "absent"), "watch", "job/x"])
+    monkeypatch.setattr(completion, "_CLUSTER_SECONDS", 60.0)
+    assert completion._in_cluster(refused, "JOB") == []
+    assert capfd.readouterr() == ("", "")

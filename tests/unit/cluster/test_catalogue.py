@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from actions.base.errors import MissingError
+from actions.base.errors import FormatError, MissingError
 from actions.cluster.objects.catalogue import KindCatalogue, ServedKind, load_catalogue
 from tests.unit.cluster.servers import session_to
 
@@ -77,15 +77,6 @@ AGGREGATED = {
         }
     ],
 }
-LISTED = {
-    "/api": {"kind": "APIVersions", "versions": ["v1"]},
-    "/apis": {"kind": "APIGroupList", "groups": [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]},
-                                                 {"name": "down", "versions": [{"groupVersion": "down/v1"}]}]},
-    "/api/v1": {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["list"]}]},
-    "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True,
-                                     "shortNames": ["deploy"], "verbs": ["list", "watch"]},
-                                    {"name": "deployments/scale", "kind": "Scale", "verbs": ["get"]}]},
-}  # fmt: skip
 
 
 async def test_the_first_version_of_aggregated_discovery_is_the_preferred_one(tmp_path: Path) -> None:
@@ -98,13 +89,10 @@ async def test_the_first_version_of_aggregated_discovery_is_the_preferred_one(tm
     assert (found.api_version, found.subresources, found.is_namespaced) == ("kubeflow.org/v2beta1", ("scale",), True)
 
 
-async def test_an_older_server_is_asked_for_each_group_and_one_that_is_down_hides_no_other(tmp_path: Path) -> None:
+async def test_a_server_without_aggregated_discovery_is_named(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
-        if request.path not in LISTED:
-            return web.json_response({"kind": "Status", "code": 503}, status=503)
-        return web.json_response(LISTED[request.path])
+        return web.json_response({"kind": "APIGroupList", "groups": []})
 
     async with session_to(answer, tmp_path) as session:
-        catalogue = await load_catalogue(session)
-    assert catalogue.words() == ("deployments", "pods")
-    assert catalogue.find("deploy").subresources == ("scale",)
+        with pytest.raises(FormatError, match="has no aggregated discovery"):
+            await load_catalogue(session)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal, quota_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.placement import Document, space_of, spaces_of
 
@@ -165,3 +165,45 @@ def test_a_queue_that_can_never_admit_it(clusters: dict[str, Document], reason: 
     assert reason in found
     assert bool(found) is bool(reason)
     assert kueue_refusal(group, {}, clusters) == "LocalQueue mine doesn't exist"
+
+
+def of_class(operator: str, *values: str) -> Document:
+    return {"scopeSelector": {"matchExpressions": [scope("PriorityClass", operator, *values)]}}
+
+
+def scope(name: str, operator: str = "Exists", *values: str) -> Document:
+    return {"scopeName": name, "operator": operator, "values": list(values)}
+
+
+LARGE: Document = {"priorityClassName": "large"}
+ACROSS = [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "namespaceSelector": {}}}]
+AFFINITY: Document = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": ACROSS}}}
+NEAR = [{"topologyKey": "zone"}]
+HERE: Document = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": NEAR}}}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "counted", "others"),
+    [
+        ({"scopes": ["BestEffort"]}, [a_pod(), a_pod(gpus(8))], [a_pod({"cpu": "1"}), a_pod({"memory": "1"})]),
+        ({"scopes": ["NotBestEffort"]}, [a_pod(resources={"limits": {"cpu": "1"}})], [a_pod(), a_pod({"cpu": "0"})]),
+        ({"scopes": ["Terminating"]}, [a_pod(activeDeadlineSeconds=9)], [a_pod()]),
+        (
+            {"scopes": ["NotTerminating", "BestEffort"]},
+            [a_pod()],
+            [a_pod(activeDeadlineSeconds=9), a_pod({"cpu": "1"})],
+        ),
+        ({"scopes": ["PriorityClass"]}, [a_pod(**LARGE)], [a_pod()]),
+        (of_class("In", "large"), [a_pod(**LARGE)], [a_pod(), a_pod(priorityClassName="small")]),
+        (of_class("NotIn", "large"), [a_pod(), a_pod(priorityClassName="small")], [a_pod(**LARGE)]),
+        (of_class("DoesNotExist"), [a_pod()], [a_pod(**LARGE)]),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, [a_pod(**AFFINITY)], [a_pod(), a_pod(**HERE)]),
+        ({"scopes": ["VolumeAttributesClass"]}, [], [a_pod()]),
+    ],
+)
+def test_a_quota_with_scopes_counts_the_pods_that_all_of_them_select(
+    scopes: Document, counted: list[Document], others: list[Document]
+) -> None:
+    quota = {"metadata": {"name": "few", "namespace": "default"}, "spec": {"hard": {"pods": "0"}, **scopes}}
+    assert all(quota_refusal([PodSet("train", pod)], [quota]).startswith("The ResourceQuota few (") for pod in counted)
+    assert not any(quota_refusal([PodSet("train", pod)], [quota]) for pod in others)

@@ -38,6 +38,11 @@ def test_a_wide_header_says_everything() -> None:
     assert "$5.67/h · 4 idle $5.67/h!" in text
 
 
+def test_no_sum_is_waited_for_where_nodes_may_not_be_listed() -> None:
+    assert text_of(header_line(FULL, 160)).endswith("$ … /h ")
+    assert text_of(header_line(replace(FULL, is_refused=True), 160)).endswith("$ ? /h ")
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_the_header_never_grows_beyond_its_line(width: int) -> None:
     assert width_of(header_line(replace(FULL, paid=nodes_of("g5.12xlarge")), width)) <= max(width, 70)

@@ -24,11 +24,11 @@ from actions.run.alarms.run_sampler import RunSampler
 from actions.run.alarms.send import Message, call, send
 from actions.run.alarms.ways import AlarmWays, load_ways, ways_of
 from actions.run.client import load_run, send_request
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import Heartbeat, take_runner_lease
 from actions.run.journal.reader import RunReader
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.state.alarms import AlarmName, has_alarms_to_send, name_of
 from actions.run.state.records import AlarmKind, EndsKnown, RequestKind

@@ -38,7 +38,7 @@ from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator
 from actions.run.state.view import RunState
@@ -46,6 +46,7 @@ from actions.run.store.elsewhere import note_elsewhere
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 from tests.support.fixed_runs import summaries
+from tui.present.blueprints import unknown_lines
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = 3600.0
@@ -91,6 +92,31 @@ def test_a_line_that_has_passed_has_no_remedy_and_a_report_counts() -> None:
         "remedy": "Do it.",
         "blocks_launch": False,
     }
+
+
+def test_what_keeps_several_checks_from_an_answer_is_said_once_with_their_names() -> None:
+    refused = unknown("Not allowed: nodes.")
+    lines = [
+        line_of("core", refused, "Ask."),
+        line_of("taints", passed("None."), ""),
+        line_of("GPUs", refused, "Ask."),
+        line_of("room", refused, "Ask."),
+        line_of("quota", unknown("No answer."), "Ask."),
+    ]
+    assert doctor_table(lines).splitlines() == [
+        "unknown  core    Not allowed: nodes. Unknown for the same reason: GPUs, room.",
+        "                 → Ask.",
+        "pass     taints  None.",
+        "unknown  quota   No answer.",
+        "                 → Ask.",
+        "",
+        "1 pass, 0 fail, 4 unknown",
+    ]
+    (shown, other) = unknown_lines(lines, 200)
+    words = "? core: Not allowed: nodes. Unknown for the same reason: GPUs, room. → Ask."
+    assert "".join(span.text for span in shown) == words
+    assert other[0].text.startswith("? quota")
+    assert [one["check"] for one in msgspec.json.decode(doctor_json(lines, blueprint=""))["checks"]][2] == "GPUs"
 
 
 @pytest.mark.parametrize(
@@ -219,11 +245,13 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     assert (await check_runs(launch)).result is CheckResult.PASSED
     target = ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1"))
     folder = create_run(
-        load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
-        launch.binding,
-        target=target,
-        environment={},
-        clock=SystemClock(),
+        LaunchOrder(
+            load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
+            launch.binding,
+            target=target,
+            environment={},
+            clock=SystemClock(),
+        )
     )
     assert (await check_runs(launch)).result is CheckResult.PASSED, "it is in another cluster"
     launch = msgspec.structs.replace(launch, present=ContextParts("here"))

@@ -14,9 +14,9 @@ from actions.base.guard import FencedError, guarded_by, require_guard
 from actions.cluster.http.errors import error_of, status_of
 from actions.cluster.http.pool import UNACKNOWLEDGED_SECONDS
 from actions.run.client import load_run
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.journal.watched import read_watched
 from actions.run.state.records import LimitReached, Operator

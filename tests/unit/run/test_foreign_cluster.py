@@ -14,7 +14,7 @@ from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunView, StageState, StageView
 from actions.sandbox.clientkit.client import ApiClient
@@ -64,7 +64,15 @@ def a_launch(tmp_path: Path) -> Path:
     bound = bind(blueprint, values, preset="rehearsal", existing_cluster=True)
     target = ClusterTarget(tmp_path / "kubeconfig")
     return create_run(
-        blueprint, bound, target=target, environment={}, clock=SystemClock(), auto_approve=True, base=tmp_path / "runs"
+        LaunchOrder(
+            blueprint,
+            bound,
+            target=target,
+            environment={},
+            clock=SystemClock(),
+            auto_approve=True,
+            base=tmp_path / "runs",
+        )
     )
 
 

@@ -13,12 +13,12 @@ from actions.base.process import own_identity
 from actions.run.alarms.causes import alarms_of
 from actions.run.alarms.run_sampler import RunSampler
 from actions.run.client import load_run
-from actions.run.engine.runner_journal import RunnerJournal
+from actions.run.engine.limit_guard import LOOK_SECONDS, LimitGuard
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import Heartbeat, take_runner_lease
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.limits.idle import GAP_SECONDS, NO_ANSWER, IdleMeter, PodLoad, ZeroMeter, load_in
-from actions.run.limits.limit_guard import LOOK_SECONDS, LimitGuard
 from actions.run.limits.options import LimitTexts, limits_of, limits_text, require_limit
 from actions.run.limits.rules import idle_bill, limit_notices, reached_limit, statuses_of
 from actions.run.output.streams import AcceleratorSample

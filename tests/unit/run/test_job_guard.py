@@ -161,7 +161,8 @@ def test_alarms_that_others_wrote_are_taken_only_as_far_as_they_can_be_sent() ->
         clock, cluster = VirtualClock(), Cluster()
         await Guard(cluster, clock).journal.is_held()
         cluster.lease["spec"]["holderIdentity"] = ""
-        cluster.lease["metadata"]["annotations"][ALARMS] = json.dumps([*bad, good])
+        ahead = good | {"at": clock.now().timestamp() + 3600}  # for ever among those of an hour
+        cluster.lease["metadata"]["annotations"][ALARMS] = json.dumps([*bad, ahead, good])
         guard = Guard(cluster, clock)
         assert await guard.journal.is_held()
         (kept,) = (await guard.journal.view()).alarms

@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base import files
 from actions.base.clock import SystemClock
 from actions.base.errors import BlueprintError, ConfigError, ConflictError, RefusedError
 from actions.base.files import shipped_blueprints, take_lock
 from actions.blueprint.catalogue import load_blueprint, validate
-from actions.blueprint.model import Blueprint
+from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bind
+from actions.blueprint.render import namespace_note
 from actions.blueprint.source_files import git_modules
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run import launch
 from actions.run.client import list_runs, load_run
+from actions.run.doctor.examine import planned
 from actions.run.journal.folder import load_environment
-from actions.run.launch import create_run, one_at_a_time
+from actions.run.launch import LaunchOrder, create_run, one_at_a_time
 from tests.support.answering import write_kubeconfig
 
 WITHOUT_ACCESS = """
@@ -52,24 +55,28 @@ def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = 
     assert isinstance(target, ClusterTarget)
     assert isinstance(environment, dict)
     return create_run(
-        blueprint,
-        bind(blueprint, given, preset=preset, existing_cluster=existing_cluster),
-        target=target,
-        environment=environment,
-        clock=SystemClock(),
-        base=home / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, given, preset=preset, existing_cluster=existing_cluster),
+            target=target,
+            environment=environment,
+            clock=SystemClock(),
+            base=home / "runs",
+        )
     )
 
 
 def launched_after(home: Path, require: Callable[[], None]) -> Path:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     return create_run(
-        blueprint,
-        bind(blueprint, {}, preset="rehearsal", existing_cluster=False),
-        target=ClusterTarget(),
-        environment={},
-        clock=SystemClock(),
-        base=home / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, preset="rehearsal", existing_cluster=False),
+            target=ClusterTarget(),
+            environment={},
+            clock=SystemClock(),
+            base=home / "runs",
+        ),
         require=require,
     )
 
@@ -103,12 +110,14 @@ def test_a_stage_without_a_way_into_its_cluster_is_refused_as_validate_refuses_i
         BlueprintError, match="objects works in the cluster, but needs no stage of kind kubeconfig"
     ) as error:
         create_run(
-            blueprint,
-            bind(blueprint, {}, existing_cluster=True),
-            target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
-            environment={},
-            clock=SystemClock(),
-            base=tmp_path / "runs",
+            LaunchOrder(
+                blueprint,
+                bind(blueprint, {}, existing_cluster=True),
+                target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
+                environment={},
+                clock=SystemClock(),
+                base=tmp_path / "runs",
+            )
         )
     assert [error.value.sentence()] == [problem.sentence() for problem in validate(source)]
     assert not (tmp_path / "runs").exists()
@@ -193,7 +202,7 @@ def copied(blueprint: Blueprint, home: Path) -> Blueprint:
     """The copy that a run of a blueprint has."""
     binding = bind(blueprint, {}, preset="rehearsal", existing_cluster=False)
     options: dict[str, Any] = {"target": ClusterTarget(), "environment": {}, "clock": SystemClock()}
-    return load_blueprint(create_run(blueprint, binding, base=home / "runs", **options) / "blueprint")
+    return load_blueprint(create_run(LaunchOrder(blueprint, binding, base=home / "runs", **options)) / "blueprint")
 
 
 def test_a_component_that_is_a_link_keeps_its_name_in_the_copy(tmp_path: Path) -> None:
@@ -321,3 +330,31 @@ def test_a_launch_that_does_not_come_to_its_end_is_named(tmp_path: Path, monkeyp
     with one_at_a_time(tmp_path / "runs"), pytest.raises(RefusedError, match="Another launch on this machine, by"):
         launched(tmp_path)
     launched(tmp_path)  # the lock has gone with the other
+
+
+def test_a_launch_goes_into_the_namespace_of_option_parameter_context_or_blueprint_in_this_order(
+    tmp_path: Path,
+) -> None:
+    chosen = {"namespace": Parameter(type=ParameterType.TEXT, title="Namespace", default="own")}
+    blueprint = replace(load_blueprint(shipped_blueprints() / "bionemo-esm1nv"), rules=())
+    blueprint = replace(blueprint, parameters=blueprint.parameters | chosen)
+    here = write_kubeconfig(tmp_path / "prod", "https://prod.example")
+    plain = ClusterTarget(here)
+    text = here.read_text().replace('"user": "me"}}]', '"user": "me", "namespace": "of-context"}}]')
+    named = ClusterTarget(tmp_path / "named")
+    (tmp_path / "named").write_text(text)
+
+    def home(target: ClusterTarget, *, existing_cluster: bool = True, **given: str) -> tuple[str, str]:
+        binding = bind(blueprint, given, existing_cluster=existing_cluster)
+        return planned(blueprint, binding, target).namespace, namespace_note(blueprint, binding, target)
+
+    assert home(plain)[0] == "own", "a context without one is not the namespace default"
+    assert home(named) == ("of-context", "The run's objects go into the namespace of-context.")
+    assert home(named, namespace="of-parameter")[0] == "of-parameter"
+    assert home(replace(named, namespace="of-option"), namespace="of-parameter")[0] == "of-option"
+    assert home(ClusterTarget(tmp_path / "none"))[0] == "own"
+    assert home(named, existing_cluster=False) == ("own", ""), "its own cluster has nothing of the present context"
+
+    run = launched(tmp_path, existing_cluster=True, target=named)
+    assert load_run(run).cluster.namespace == "of-context"
+    assert load_run(launched(tmp_path, target=named)).cluster.namespace == "default"

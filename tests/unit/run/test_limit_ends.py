@@ -17,7 +17,7 @@ from actions.cloud.ec2 import Reservation
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.engine.live_backend import LiveBackend
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.limits import ends
 from actions.run.limits.ends import NO_RESERVATION, UNNAMED_CREDENTIALS, fetch_ends
 from actions.run.state.records import EndsKnown, Limits
@@ -93,6 +93,8 @@ def test_the_reservation_of_a_rehearsal_is_the_one_that_it_names(tmp_path: Path)
     named = {"capacity_type": "CAPACITY_BLOCK", "capacity_reservation_id": "cr-30000000000000ab1"}
     bound = bind(blueprint, named, preset="rehearsal")
     folder = create_run(
-        blueprint, bound, target=ClusterTarget(), environment={}, clock=SystemClock(), base=tmp_path / "runs"
+        LaunchOrder(
+            blueprint, bound, target=ClusterTarget(), environment={}, clock=SystemClock(), base=tmp_path / "runs"
+        )
     )
     assert LiveBackend(folder, SystemClock()).reservation(load_run(folder)) == "cr-30000000000000ab1"

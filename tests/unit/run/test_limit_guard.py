@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
+from actions.run.engine.limit_guard import ENDS_SECONDS, LimitGuard
 from actions.run.engine.runner import Runner
-from actions.run.engine.runner_journal import RunnerJournal
 from actions.run.engine.runner_process import main
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_runner_lease
 from actions.run.journal.reader import RunReader
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal, append_record
-from actions.run.limits.limit_guard import ENDS_SECONDS, LimitGuard
 from actions.run.state.records import (
     EndsKnown,
     HeldPrice,

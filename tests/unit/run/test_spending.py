@@ -19,7 +19,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import paid_by, paid_of, unfinished_teardown
 from actions.run.report import run_json, run_table
 from actions.run.spending import Spending, is_steady, spending_of, times_known
@@ -253,7 +253,9 @@ def launched(home: Path, **given: int) -> RunView:
     binding = bind(blueprint, given, preset="rehearsal")
     clock = SystemClock()
     return load_run(
-        create_run(blueprint, binding, target=ClusterTarget(), environment={}, clock=clock, base=home / "runs")
+        create_run(
+            LaunchOrder(blueprint, binding, target=ClusterTarget(), environment={}, clock=clock, base=home / "runs")
+        )
     )
 
 

@@ -24,7 +24,7 @@ from actions.run.engine.live_backend import LiveBackend
 from actions.run.journal.folder import blueprint_path, journal_path
 from actions.run.journal.reader import load_run
 from actions.run.journal.store import Journal
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.objects.inventory import wait_command
 from actions.run.stages.kubeconfig import copy_of
 from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
@@ -62,12 +62,14 @@ async def test_a_teardown_removes_the_cluster_from_the_step_on_that_gives_the_wa
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
     folder = create_run(
-        blueprint,
-        bind(blueprint, {}, preset="rehearsal", existing_cluster=existing_cluster),
-        target=ClusterTarget(kubeconfig),
-        environment={},
-        clock=SystemClock(),
-        base=tmp_path / "runs",
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, preset="rehearsal", existing_cluster=existing_cluster),
+            target=ClusterTarget(kubeconfig),
+            environment={},
+            clock=SystemClock(),
+            base=tmp_path / "runs",
+        )
     )
     backend, journal = LiveBackend(folder, SystemClock()), Journal(journal_path(folder), SystemClock())
 

@@ -36,7 +36,7 @@ from actions.run.context.store_address import parse_store, run_key
 from actions.run.forget import forget_run
 from actions.run.journal.journal_file import RecordRow
 from actions.run.journal.reader import load_run
-from actions.run.launch import create_run
+from actions.run.launch import LaunchOrder, create_run
 from actions.run.output.segments import sealed, tail_name
 from actions.run.report import run_table
 from actions.run.state.records import Operator, RequestKind, TakenOver, encode_body
@@ -238,13 +238,15 @@ def launched(tmp_path: Path, url: str) -> Path:
     kubeconfig.write_text(_KUBECONFIG)
     blueprint = load_blueprint(source)
     return create_run(
-        blueprint,
-        bind(blueprint, {}, existing_cluster=True),
-        target=ClusterTarget(kubeconfig),
-        environment={},
-        clock=SystemClock(),
-        base=tmp_path / "runs",
-        store_url=url,
+        LaunchOrder(
+            blueprint,
+            bind(blueprint, {}, existing_cluster=True),
+            target=ClusterTarget(kubeconfig),
+            environment={},
+            clock=SystemClock(),
+            base=tmp_path / "runs",
+            store_url=url,
+        )
     )
 
 

@@ -23,6 +23,7 @@ from actions.base.process import own_identity
 from actions.run.context.stage_context import CLUSTER_UID, StageContext
 from actions.run.journal.lease import Heartbeat, read_heartbeat
 from actions.run.journal.reader import RunMonitor
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Lease
 from actions.run.launch import kept_environment
 from actions.run.report import run_table
@@ -352,11 +353,11 @@ def test_pods_that_never_succeed_are_told_and_one_that_is_under_way_is_not(
         assert f"describe pods -l eksml.dev/run={RUN}" in said
 
 
-class FakeJournal:
+class FakeJournal(RunnerJournal):
     """The journal of a run with a watchdog, and the heartbeat of its runner."""
 
     def __init__(self, folder: Path) -> None:
-        self.heartbeat = Heartbeat(folder, own_identity(), SystemClock())
+        self._heartbeat = Heartbeat(folder, own_identity(), SystemClock())
 
     async def view(self) -> RunView:
         view = a_view(*MADE)

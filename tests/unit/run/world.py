@@ -161,6 +161,12 @@ class FakeWorkshop:
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         return AuditReport(leftovers=tuple(self.world.names()))
 
+    async def cluster_of(self, view: RunView) -> None:
+        return None
+
+    def removes_cluster(self, view: RunView) -> bool:
+        return False
+
     def reservation(self, view: RunView) -> str:
         return ""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 from textual.screen import Screen
@@ -19,7 +22,7 @@ from actions.command.verbs import (
     Call,
 )
 from actions.run.state.records import RunAccount
-from actions.run.state.view import Goal, RunState, StageState
+from actions.run.state.view import Goal, RunState, RunView, StageState
 from actions.run.store.remote import RemoteRun
 from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tui.base_app import TypeAheadApp
@@ -194,6 +197,36 @@ def test_an_approval_shows_the_plan_it_is_about() -> None:
 
     assert question is not None
     assert "2 to add" in "".join(span.text for line in question.lines for span in line)
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (lambda view: view, ""),
+        (lambda view: replace(view, stages=(a_stage("network", StageState.RUNNING),)), "does not wait any more"),
+        (
+            lambda view: replace(
+                view, stages=(replace(view.stages[0], plan=replace(view.stages[0].plan, plan_hash="0" * 64)),)
+            ),
+            "The plan of Network that was shown does not wait any more.",
+        ),
+        (lambda view: replace(view, id="other"), "is not on screen any more"),
+    ],
+    ids=["as shown", "another console has approved it", "another plan waits", "another run"],
+)
+async def test_a_yes_is_for_the_run_and_the_plan_that_the_dialog_has_shown(
+    then: Callable[[Any], RunView], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(StageState.AWAITING_APPROVAL)
+
+    async def answered(_screen: object) -> bool:
+        recorder.services.runs.view = then(recorder.services.runs.view)
+        return True
+
+    monkeypatch.setattr(recorder.app, "put_in_front", answered)
+    await recorder.submit("approve")
+    assert (len(recorder.done), len(recorder.app.errors)) == ((0, 1) if said else (1, 0))
+    assert said in "".join(recorder.app.errors)
 
 
 def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:

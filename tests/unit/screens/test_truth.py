@@ -236,7 +236,7 @@ async def test_a_launch_says_at_once_that_it_is_under_way(monkeypatch: pytest.Mo
     async def takes_long(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("tui.feeds.run_actions.RunActions._fetch_supplies", takes_long)
+    monkeypatch.setattr("actions.run.launch.launch_run", takes_long)
     async with a_fixed_console(Scene(picture()), monkeypatch, size=SIZE) as console:
         await console.line("launch efa-nccl-tests")
         await console.calm("launch efa-nccl-tests")

@@ -39,7 +39,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 
 
 def test_the_page_of_keys_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == keys_page(), "run: make keys"
+    assert PAGE.read_text(encoding="utf-8") == keys_page(), "run: make reference"
 
 
 @pytest.mark.parametrize("row", [row for row in KEYS if not row.is_aside], ids=lambda row: f"{row.context}-{row.does}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import InputError
-from tui.settings.keymap import Keymap, PluginInput
+from tui.settings.keymap import Keymap, PluginInput, plugin_files
 from tui.settings.keys import KeyContext, footer, help_page
 from tui.settings.plugins import filled, is_one_placeholder, panes_of, typed_line, what_is_wrong, with_plugins
 
@@ -18,6 +18,10 @@ def written(folder: Path, text: str) -> Path:
     file = folder / "plugins.yaml"
     file.write_text(text)
     return file
+
+
+def read(folder: Path, text: str) -> list[Path]:
+    return [written(folder, text)]
 
 
 def test_a_plugin_of_k9s_is_read(tmp_path: Path) -> None:
@@ -38,7 +42,7 @@ plugins:
       - {name: lines, label: Lines, type: number, required: true, default: 3}
       - {name: all, type: bool, default: true}
 """
-    keymap = with_plugins(Keymap(), written(tmp_path, text))
+    keymap = with_plugins(Keymap(), read(tmp_path, text))
     ((plugin, panes),) = keymap.plugins
     assert (plugin.name, plugin.key, plugin.args) == ("tail-it", "A", ("--tail", "50", "$NAME"))
     assert (plugin.is_background, plugin.is_confirmed, plugin.shows_output) == (True, True, True)
@@ -56,13 +60,13 @@ def test_inputs_are_confirmed_unless_that_is_denied(tmp_path: Path) -> None:
     text = (
         f"plugins:\n  a: {{shortCut: r, {PLAIN}, {inputs}}}\n  b: {{shortCut: i, {PLAIN}, confirm: false, {inputs}}}\n"
     )
-    found = with_plugins(Keymap(), written(tmp_path, text)).plugins
+    found = with_plugins(Keymap(), read(tmp_path, text)).plugins
     assert [plugin.is_confirmed for plugin, _ in found] == [True, False]
 
 
 def test_without_a_file_there_are_none(tmp_path: Path) -> None:
-    assert with_plugins(Keymap(), tmp_path / "none.yaml") == Keymap()
-    assert with_plugins(Keymap(), written(tmp_path, "# nothing\n")) == Keymap()
+    assert with_plugins(Keymap(), []) == Keymap()
+    assert with_plugins(Keymap(), read(tmp_path, "# nothing\n")) == Keymap()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,7 @@ def test_without_a_file_there_are_none(tmp_path: Path) -> None:
 )
 def test_keys_are_written_as_in_k9s(keys: str, scopes: str, key: str, tmp_path: Path) -> None:
     text = f"plugins: {{x: {{{keys}, description: d, scopes: {scopes}, command: c}}}}"
-    assert with_plugins(Keymap(), written(tmp_path, text)).plugins[0][0].key == key
+    assert with_plugins(Keymap(), read(tmp_path, text)).plugins[0][0].key == key
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_keys_are_written_as_in_k9s(keys: str, scopes: str, key: str, tmp_path: 
 )
 def test_each_mistake_has_its_line_and_a_remedy(value: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
-        with_plugins(Keymap(), written(tmp_path, f"plugins:\n  x: {{{value}}}\n"))
+        with_plugins(Keymap(), read(tmp_path, f"plugins:\n  x: {{{value}}}\n"))
     sentence = refused.value.sentence()
     assert f"{tmp_path / 'plugins.yaml'}:2:" in sentence
     assert said in sentence
@@ -103,23 +107,23 @@ def test_each_mistake_has_its_line_and_a_remedy(value: str, said: str, tmp_path:
 @pytest.mark.parametrize("text", ["- x", "plugin: {}", "plugins: [x]", "plugins: {x: 5}"])
 def test_another_form_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="mapping"):
-        with_plugins(Keymap(), written(tmp_path, text))
+        with_plugins(Keymap(), read(tmp_path, text))
 
 
 def test_two_plugins_share_a_key_only_for_different_kinds(tmp_path: Path) -> None:
     one, other = f"{{shortCut: r, {PLAIN}}}", "{shortCut: r, description: d, scopes: [%s], command: c}"
-    assert len(with_plugins(Keymap(), written(tmp_path, f"plugins: {{a: {one}, b: {other % 'cj'}}}")).plugins) == 2
+    assert len(with_plugins(Keymap(), read(tmp_path, f"plugins: {{a: {one}, b: {other % 'cj'}}}")).plugins) == 2
     for scope in ("pod", "containers", "all"):
         with pytest.raises(InputError, match="'r' is already the key of the plugin a"):
-            with_plugins(Keymap(), written(tmp_path, f"plugins: {{a: {one}, b: {other % scope}}}"))
+            with_plugins(Keymap(), read(tmp_path, f"plugins: {{a: {one}, b: {other % scope}}}"))
 
 
 def test_a_key_of_ones_own_is_taken_and_a_moved_one_is_free(tmp_path: Path) -> None:
     file = written(tmp_path, f"plugins: {{x: {{shortCut: l, {PLAIN}}}}}")
     moved = {"pods.logs": "f9", "accelerators.logs": "f9", "objects.logs": "f9"}
-    assert with_plugins(Keymap(moved=moved), file).plugins[0][0].key == "l"
+    assert with_plugins(Keymap(moved=moved), [file]).plugins[0][0].key == "l"
     with pytest.raises(InputError, match="own line 'open cost'"):
-        with_plugins(Keymap(moved=moved, lines={"l": "open cost"}), file)
+        with_plugins(Keymap(moved=moved, lines={"l": "open cost"}), [file])
 
 
 VALUES = {"NAME": "web-0", "COL-READY": "true", "COL-CPU/L": "5%", "COL-N": "1", "INPUT_X": "$NAME"}
@@ -155,3 +159,30 @@ def test_a_value_fits_its_input() -> None:
     assert what_is_wrong(choice, "c") == "must be one of a, b, not 'c'"
     assert what_is_wrong(choice, "a") == what_is_wrong(PluginInput("n", "number"), "1e3") == ""
     assert what_is_wrong(PluginInput("on", "bool"), "yes") == "must be one of true, false, not 'yes'"
+
+
+def test_the_files_of_a_folder_are_read_in_the_three_forms_of_k9s(tmp_path: Path) -> None:
+    (tmp_path / "plugins" / "more").mkdir(parents=True)
+    written(tmp_path, f"plugins:\n  first: {{shortCut: r, {PLAIN}}}\n  twice: {{shortCut: i, {PLAIN}}}\n")
+    (tmp_path / "plugins" / "one.yaml").write_text(
+        f"shortCut: f1\n{PLAIN.replace(', ', chr(10))}\n".replace("f1", "F1")
+    )
+    (tmp_path / "plugins" / "more" / "few.yml").write_text(
+        f"two: {{shortCut: F2, {PLAIN}}}\ntwice: {{shortCut: F3, {PLAIN}}}\n"
+    )
+    (tmp_path / "plugins" / "readme.md").write_text("not a plugin")
+    files = plugin_files(tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in files] == [
+        "plugins.yaml",
+        "plugins/more/few.yml",
+        "plugins/one.yaml",
+    ]
+    keys = {plugin.name: plugin.key for plugin, _ in with_plugins(Keymap(), files).plugins}
+    assert keys == {"first": "r", "twice": "f3", "two": "f2", "one": "f1"}, "of one name the last one counts"
+
+    (tmp_path / "plugins" / "one.yaml").write_text(f"shortCut: l\n{PLAIN.replace(', ', chr(10))}\n")
+    (tmp_path / "plugins" / "more" / "few.yml").write_text("two: {shortCut: F2, command: x}\n")
+    with pytest.raises(InputError, match=r"few.yml:1:\d+: two needs description") as refused:
+        with_plugins(Keymap(), files)
+    assert "one.yaml:1:1: one: 'l' is already the key of pods.logs" in str(refused.value.others[0])
+    assert plugin_files(tmp_path / "none") == []

@@ -11,11 +11,14 @@ from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
 
-from actions.base.errors import ConsoleError, MissingError, UsageError
+from msgspec.structs import replace
+
+from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.base.files import write_private
+from actions.base.wording import listed
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.eks import describe_cluster, kubeconfig_for, token_factory
-from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of, parse_context_name, whole_context
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery
 from actions.run.client import list_runs
@@ -50,9 +53,10 @@ async def _audited(options: Namespace, chosen: ChosenTarget) -> ClusterAudit:
     if options.store:
         known |= await _kept_in_bucket(options.store, unknown)
     is_chosen = bool(options.context or options.kubeconfig or options.demo)
-    if options.name and is_chosen:
-        raise UsageError("Name the cluster, or give its --context; not both.")
-    opened = _by_name(options.name, chosen, unknown) if options.name else _by_context(chosen)
+    if options.name and not is_chosen:
+        opened = _by_name(options.name, chosen, unknown)
+    else:
+        opened = _by_context(context_to(options.name, chosen.target) if options.name else chosen.target)
     async with opened as connection:
         name, region = options.name, chosen.region
         if connection is not None:
@@ -87,10 +91,28 @@ async def _kept_in_bucket(url: str, unknown: list[str]) -> set[str]:
         store.close()
 
 
+def context_to(cluster: str, target: ClusterTarget) -> ClusterTarget:
+    """Return the context of a kubeconfig that leads to a cluster, by its own name or that of its cluster.
+
+    Raises:
+        ConfigError: None does, or several do, or the one that was chosen does not.
+    """
+    clusters = dict(contexts_of(target))
+    there = {name: cluster_name for name, cluster_name in clusters.items() if target.context in ("", name)}
+    word = whole_context(cluster, there)
+    found = [word] if word in there else [name for name in there if parse_context_name(there[name]).cluster == cluster]
+    if len(found) != 1:
+        how_many = "Several contexts of the kubeconfig lead" if found else "No context of the kubeconfig leads"
+        which = f"--context {target.context} does not lead" if target.context else how_many
+        hint = f"Choose one with --context, without CLUSTER: {listed(found or [*clusters], 20)}."
+        raise ConfigError(f"{which} to a cluster {cluster!r}.", hint=hint)
+    return replace(target, context=found[0])
+
+
 @asynccontextmanager
-async def _by_context(chosen: ChosenTarget) -> AsyncIterator[ClusterConnection]:
-    require_target(chosen.target)
-    session = await KubeSession.connect(chosen.target, token_factory=token_factory)
+async def _by_context(target: ClusterTarget) -> AsyncIterator[ClusterConnection]:
+    require_target(target)
+    session = await KubeSession.connect(target, token_factory=token_factory)
     try:
         yield ClusterConnection(session, Discovery(session))
     finally:

@@ -167,7 +167,10 @@ class _Guard:
         patience = self._clock.monotonic() + LEASE_SECONDS + _LOOK_SECONDS
         while True:
             is_held = await self._looked(journal, alarms, at_once=True)
-            if not alarms.is_behind() if is_held else self._clock.monotonic() >= patience:
+            if is_held and not alarms.is_behind():
+                return
+            if not is_held and self._clock.monotonic() >= patience:
+                self._tell("Another guard of this job holds its Lease: whether it has sent the end is not known here.")
                 return
             await self._clock.sleep(_LAST_SECONDS if is_held else _LOOK_SECONDS)
 

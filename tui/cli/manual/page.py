@@ -1,4 +1,4 @@
-"""`eksml-tui man`: the manual page, generated from the parser of the command line.
+"""`eksml-tui man`: the manual page, generated from the parser of the command line, as is `docs/command-line.md`.
 
 Macros are those of man(7), as groff and mandoc read them.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tui.cli.arguments import VERSION, parser, subcommands_of
 from tui.cli.examples import EXAMPLES
 from tui.cli.options import known_words
 
 _NAME = "eksml-tui"
+_BAR = "\\|"
+"""A bar within a table's cell."""
 _EXIT_CODES = (
     ("0", "Done, or passed."),
     ("1", "It could not be done; the sentence on stderr has the remedy."),
@@ -67,6 +69,41 @@ def manual_page(top: argparse.ArgumentParser) -> str:
     return "\n".join([*_head(), *_options(top), *_commands(top), *_end()]) + "\n"
 
 
+def command_line_page() -> str:
+    """Return the text of docs/command-line.md."""
+    top = parser()
+    lines = [
+        "# Command line",
+        "",
+        "Generated from `tui/cli/arguments.py`; `--help` behind a command prints the same.",
+        "",
+    ]
+    lines += ["These have the same meaning in each command that has them, and stand only here:", ""]
+    shared = [option for action in top._actions for option in action.option_strings]  # noqa: SLF001
+    return "\n".join([*lines, *_options_table(top, ()), *_sections(top, (), shared)])
+
+
+def _sections(command: argparse.ArgumentParser, words: tuple[str, ...], shared: Collection[str]) -> Iterator[str]:
+    for name, below in subcommands_of(command).items():
+        path = (*words, name)
+        yield from (f"## {' '.join(path)}", "", below.description or "", "")
+        if lines := EXAMPLES.get(" ".join(path)):
+            yield from (*(f"    {line}" for line in lines), "")
+        yield from _options_table(below, shared)
+        yield from _sections(below, path, shared)
+
+
+def _options_table(command: argparse.ArgumentParser, without: Collection[str]) -> Iterator[str]:
+    hidden = {"-h", *without}
+    rows = [each for each in command._actions if _is_described(each) and hidden.isdisjoint(each.option_strings)]  # noqa: SLF001
+    if rows:
+        yield from ("| word | means |", "| --- | --- |")
+        for action in rows:
+            cells = (f"`{' '.join(filter(None, _label(action)))}`", _help_of(action))
+            yield f"| {' | '.join(cell.replace('|', _BAR) for cell in cells)} |"
+        yield ""
+
+
 def _head() -> Iterator[str]:
     yield f'.TH {_roff(_NAME).upper()} 1 "" "{_roff(_NAME)} {VERSION}" "User Commands"'
     yield ".SH NAME"
@@ -93,7 +130,7 @@ def _below(command: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator
     for name, below in subcommands_of(command).items():
         path = (*words, name)
         usage = [_usage_of(action) for action in below._actions if not action.option_strings]  # noqa: SLF001
-        yield f'.SS "{_roff(" ".join(path))}{"".join(f" {word}" for word in usage)}"'
+        yield f'.SS "{_roff(" ".join(path))}{"".join(f" {_roff(word)}" for word in usage)}"'
         yield _roff(below.description or "")
         yield from _described(below)
         if lines := EXAMPLES.get(" ".join(path)):
@@ -103,33 +140,41 @@ def _below(command: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator
         yield from _below(below, path)
 
 
-def _usage_of(action: argparse.Action) -> str:
-    if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-        return _roff(str(action.metavar))
-    name = str(action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest))
-    if action.nargs == "?":
-        return _roff(f"[{name}]")
-    return _roff({"*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name))
-
-
 def _described(command: argparse.ArgumentParser) -> Iterator[str]:
     """Yield a paragraph for each option and each word that has a help text."""
     for action in command._actions:  # noqa: SLF001
-        if isinstance(action, argparse._SubParsersAction) or not action.help or action.help == argparse.SUPPRESS:  # noqa: SLF001
+        if not _is_described(action):
             continue
+        names, value = _label(action)
         yield ".TP"
-        yield f".B {_label(action)}"
-        yield _roff(action.help % {"prog": _NAME} if "%(" in action.help else action.help)
+        yield f".B {_roff(names)}" + (f" \\fI{_roff(value)}\\fR" if value else "")
+        yield _roff(_help_of(action))
 
 
-def _label(action: argparse.Action) -> str:
+def _is_described(action: argparse.Action) -> bool:
+    return not isinstance(action, argparse._SubParsersAction) and action.help not in (None, "", argparse.SUPPRESS)  # noqa: SLF001
+
+
+def _help_of(action: argparse.Action) -> str:
+    text = action.help or ""
+    return text % {"prog": _NAME} if "%(" in text else text
+
+
+def _label(action: argparse.Action) -> tuple[str, str]:
+    """Return an option's names and its value, or a word as usage shows it."""
     if not action.option_strings:
-        return _usage_of(action)
-    names = ", ".join(_roff(name) for name in action.option_strings)
-    if action.nargs == 0:
-        return names
+        return _usage_of(action), ""
     value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    return f"{names} \\fI{_roff(str(value))}\\fR"
+    return ", ".join(action.option_strings), "" if action.nargs == 0 else str(value)
+
+
+def _usage_of(action: argparse.Action) -> str:
+    if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+        return str(action.metavar)
+    name = str(action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest))
+    if action.nargs == "?":
+        return f"[{name}]"
+    return {"*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
 def _end() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,13 @@ from typing import Any
 from actions.base.decoding import json_document
 from actions.base.wording import aligned_text
 from tui.cli.tables.output import print_table
-from tui.settings.config import SettingValue, config_path, config_schema
+from tui.settings.config import SettingValue, config_path
 
 _FIELDS = ("name", "value", "source", "help")
 
 
 def run(options: Namespace) -> int:
-    """Print the settings, or the schema of the file."""
-    if options.schema:
-        sys.stdout.write(json_document(config_schema()))
-        return 0
+    """Print the settings."""
     settled: list[SettingValue] = options.settled
     print_table(
         options.output,

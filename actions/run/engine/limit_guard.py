@@ -7,12 +7,12 @@ next one writes the request. Both take the space on disk that is reserved for th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
 
 from actions.base.clock import Clock
+from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.limits.idle import IdleMeter, PodLoad
 from actions.run.limits.rules import LimitName, is_due_again, reached_limit, reached_text
-from actions.run.state.records import Body, EndsKnown, LimitAction, LimitReached, Limits, RequestKind, RunRequest
+from actions.run.state.records import EndsKnown, LimitAction, LimitReached, Limits, RequestKind, RunRequest
 from actions.run.state.view import Goal, RunView
 
 LOOK_SECONDS = 15.0
@@ -30,22 +30,6 @@ ReadLoads = Callable[[RunView], Awaitable[Mapping[str, PodLoad]]]
 """Returns the newest load of each pod of the stages at work, by its name."""
 
 
-class LimitJournal(Protocol):
-    """The part of the runner's journal that a guard uses."""
-
-    async def view(self) -> RunView:
-        """Return the run as the newest record leaves it."""
-        ...
-
-    async def write(self, body: Body) -> None:
-        """Append a record; wait as long as it takes."""
-        ...
-
-    async def write_at_limit(self, body: Body) -> None:
-        """Append a record that ends work, with the reserved space if the disk is full; the runner looks at it."""
-        ...
-
-
 class LimitGuard:
     """The companion that watches the limits of a run.
 
@@ -61,7 +45,7 @@ class LimitGuard:
 
     def __init__(
         self,
-        journal: LimitJournal,
+        journal: RunnerJournal,
         fetch_ends: FetchEnds,
         clock: Clock,
         *,
