@@ -87,7 +87,7 @@ lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the progra
 	@mv $(VENV)/dev.lock requirements-dev.lock
 
 reference: $(STAMP)  ## docs/keys.md, docs/command-line.md and docs/blueprint-keys.md anew from their tables
-	$(BIN)/python -P -c "from actions.blueprint.key_reference import reference_page; print(reference_page(), end='')" \
+	$(BIN)/python -P -c "from actions.blueprint.structure.key_reference import reference_page; print(reference_page(), end='')" \
 		> docs/blueprint-keys.md
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 	$(BIN)/python -P -c "from tui.cli.manual.page import command_line_page; print(command_line_page(), end='')" > docs/command-line.md

@@ -14,7 +14,6 @@ from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document
 from actions.blueprint.checks import AnyCheck
 from actions.blueprint.consistency import blueprint_problems
-from actions.blueprint.mistakes import decode_part, mistake_in
 from actions.blueprint.model import (
     SCHEMA,
     Blueprint,
@@ -31,6 +30,7 @@ from actions.blueprint.parts import BlueprintProblem, Name, Where, nearest_name
 from actions.blueprint.references import access_problems
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
+from actions.blueprint.structure.mistakes import decode_part, mistake_in
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, UsageError
 from actions.base.files import config_folder, expanded, private_directory, require_folder, shipped_blueprints
 from actions.base.yamldoc import read_input
+from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.new_blueprint import NewBlueprint, Place, begin_blueprint
 from actions.blueprint.catalogue import BLUEPRINT_ID, validate
-from actions.blueprint.job_manifests import without_server_fields
-from actions.blueprint.new_blueprint import NewBlueprint, Place, begin_blueprint
 from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import KubeKind, watched_names
@@ -131,9 +131,11 @@ def _metrics_in_file(path: Path) -> list[str]:
 
 
 def _metrics_in(data: bytes) -> list[str]:
-    from actions.telemetry.log_reader import read_log
+    from actions.telemetry.log_reader import LogStream
+    from actions.telemetry.points import Point
 
-    found = dict.fromkeys(point.metric for point in read_log(data) if re.fullmatch(r"[\w./-]+", point.metric))
+    points = [value for value in LogStream().read_all(data) if isinstance(value, Point)]
+    found = dict.fromkeys(point.metric for point in points if re.fullmatch(r"[\w./-]+", point.metric))
     return sorted(found, key=lambda metric: metric != _LOSS)[:_MOST_CHARTS]
 
 

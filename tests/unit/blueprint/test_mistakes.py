@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from actions.blueprint.catalogue import validate
-from actions.blueprint.mistakes import ModelMistake, decode_part, mistake_in
 from actions.blueprint.model import Derived, Holding, Parameter, ParameterRule, Preset, Results, SecretObject
 from actions.blueprint.parts import Expectation, Where
-from actions.blueprint.schema import allowed_at, members_of
 from actions.blueprint.stages import AnyStage, Stage
+from actions.blueprint.structure.mistakes import ModelMistake, decode_part, mistake_in
+from actions.blueprint.structure.schema import allowed_at, members_of
 from tests.unit.blueprint.builders import a_blueprint
 
 OF_MSGSPEC = ("`", "xpected", "Object", "nvalid", "got ", "regex", " - at ", "None")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError
+from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.new_blueprint import NewBlueprint, begin_blueprint
 from actions.blueprint.catalogue import load_blueprint, validate
-from actions.blueprint.job_manifests import without_server_fields
 from actions.blueprint.model import Blueprint, ParameterType
-from actions.blueprint.new_blueprint import NewBlueprint, begin_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import own_objects
 from actions.blueprint.source_files import parse_manifests

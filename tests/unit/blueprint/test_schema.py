@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from actions.blueprint.key_reference import reference_page
 from actions.blueprint.model import Blueprint
-from actions.blueprint.schema import field_types, schema_text, structs_of
+from actions.blueprint.structure.key_reference import reference_page
+from actions.blueprint.structure.schema import field_types, schema_text, structs_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "blueprint-keys.md"
 

@@ -312,7 +312,7 @@ def placeholders_in(objects: Sequence[Manifest]) -> list[str]:
 
 
 def needed_objects(objects: Sequence[Manifest], job: Manifest) -> list[Needed]:
-    """Return the ConfigMaps, Secrets, claims, service accounts and the like that the job names and nobody brings."""
+    """Return the objects that a job names (ConfigMaps, Secrets, claims…) and that are not among those given."""
     brought = {(str(each["kind"]), str(each["metadata"]["name"])) for each in objects if each["kind"] != "Secret"}
     found = dict.fromkeys(each for each in _named_in(job) if (each.kind, each.name) not in brought)
     return [each for each in found if (each.kind, each.name) != ("ServiceAccount", "default")]
@@ -373,7 +373,7 @@ _POD_DEFAULTS: dict[str, Any] = {
     "creationTimestamp": None,
     "resources": {},
 }
-"""What servers add to every pod template."""
+"""The fields that servers add to every pod template."""
 
 
 def without_server_fields(live: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""What does not fit the model of a blueprint, as a sentence: the place, what is allowed there, and what is nearest."""
+"""Mistakes in the shape of a blueprint, each as a sentence: the place, what is allowed there, and what is nearest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.decoding import convert
 from actions.blueprint.parts import Expectation, Where, nearest_name
-from actions.blueprint.schema import allowed_at, keys_at, type_at, value_type, words_of
+from actions.blueprint.structure.schema import allowed_at, keys_at, type_at, value_type, words_of
 
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
 _MISSING_KEY = re.compile(r"missing required field `([^`]*)`")

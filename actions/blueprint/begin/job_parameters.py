@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import BlueprintError
 from actions.base.untrusted import is_plain
-from actions.blueprint.job_manifests import (
+from actions.blueprint.begin.job_manifests import (
     DEVICES,
     at,
     devices_of,

@@ -15,9 +15,9 @@ from actions.base.yamldoc import load_document
 from actions.blueprint.checks import AnyCheck, AnyLogCheck, Check, LogCheck
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parts import Expectation
-from actions.blueprint.schema import field_types, key_docs, members_of, structs_of, words_of
 from actions.blueprint.source_files import CHECKS, SHARED, declarations_of
 from actions.blueprint.stages import AnyStage, Stage
+from actions.blueprint.structure.schema import field_types, key_docs, members_of, structs_of, words_of
 
 _HEAD = """\
 # Keys of a blueprint

@@ -16,8 +16,7 @@ import yaml
 from actions.base.errors import BlueprintError
 from actions.base.untrusted import redact
 from actions.base.yamldoc import Document, load_documents
-from actions.blueprint.checks import NodesCheck, ObjectCheck, PoolCheck
-from actions.blueprint.job_manifests import (
+from actions.blueprint.begin.job_manifests import (
     DATA_KINDS,
     DEVICES,
     Needed,
@@ -30,7 +29,8 @@ from actions.blueprint.job_manifests import (
     secrets_in,
     target_path,
 )
-from actions.blueprint.job_parameters import JobParameters
+from actions.blueprint.begin.job_parameters import JobParameters
+from actions.blueprint.checks import NodesCheck, ObjectCheck, PoolCheck
 from actions.blueprint.model import (
     SCHEMA,
     Cluster,
