@@ -78,6 +78,11 @@ class KubeKind(msgspec.Struct, frozen=True):
         """Every version that is read, as in manifests."""
         return tuple(f"{self.group}/{version}" if self.group else version for version in self.versions)
 
+    @property
+    def ends(self) -> bool:
+        """True if its objects end by themselves, and are not only ready."""
+        return "omplete" in self.wait_for or "ucceeded" in self.wait_for
+
     def list_path(self, namespace: str = "") -> str:
         """Return the path of the list of one namespace, or of all.
 

@@ -53,22 +53,20 @@ from actions.blueprint.stages import (
     StageWatch,
 )
 from actions.blueprint.targets import Manifest
-from actions.cluster.kinds import JOBS, KubeKind
+from actions.cluster.kinds import KubeKind
 from actions.cluster.objects.editing import yaml_text
 from actions.fleet.node_amounts import GPU
 
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
 _OPERATORS = {
-    "PyTorchJob": ("training-operator",),
-    "MPIJob": ("mpi-operator",),
-    "RayJob": ("volcano", "kuberay"),
-    "RayCluster": ("volcano", "kuberay"),
-    "Job.batch.volcano.sh": ("volcano",),
+    "pytorchjobs.kubeflow.org": ("training-operator",),
+    "mpijobs.kubeflow.org": ("mpi-operator",),
+    "rayjobs.ray.io": ("volcano", "kuberay"),
+    "rayclusters.ray.io": ("volcano", "kuberay"),
+    "jobs.batch.volcano.sh": ("volcano",),
 }
-"""The components with the operator of a kind, in the order in which they are installed."""
+"""The components with the operator of a definition, in the order in which they are installed."""
 _LATEST_MPI = "kubeflow.org/v2beta1"
-_SERVICES = frozenset({"RayCluster", "LeaderWorkerSet", "Deployment"})
-"""Kinds whose objects do not end."""
 _STAGE, _INSTALL = "train", "install_operator"
 _VOLUMES = "manifests/volumes.yaml"
 
@@ -275,7 +273,7 @@ class _Draft:
     def _operators(self) -> tuple[str, ...]:
         if self._row.kind == "MPIJob" and self._job["apiVersion"] != _LATEST_MPI:
             return ()
-        return _OPERATORS.get(self._row.name, ())
+        return _OPERATORS.get(f"{self._row.plural}.{self._row.group}", ())
 
     def _parameters(self, operators: Sequence[str]) -> dict[str, Parameter]:
         text, cluster = ParameterType.TEXT, "Cluster"
@@ -348,7 +346,7 @@ class _Draft:
             "manifests": (self._file,),
             "watch": watch,
         }
-        if self._row in JOBS and self._row.kind not in _SERVICES:
+        if self._row.ends:
             yield _stage(JobStage(expect=Expectation(300, 7200), target=target, **common))
         else:
             yield _stage(ManifestsStage(expect=Expectation(60, 900), ready=(target,), **common))
