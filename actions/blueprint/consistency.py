@@ -30,6 +30,7 @@ from actions.blueprint.source_files import (
     inside,
     located,
     read_manifests,
+    recorded_logs,
     shared_by,
 )
 from actions.blueprint.stages import (
@@ -97,6 +98,7 @@ def _named_paths(blueprint: Blueprint) -> Iterator[tuple[Where, str]]:
     for index, stage in enumerate(blueprint.stages):
         where = ("stages", index)
         yield from (((*where, "manifests", position), file) for position, file in enumerate(stage.files))
+        yield from (((*where, "rehearsal", "log"), file) for file in recorded_logs(stage))
         match stage:
             case TerraformStage(root=root):
                 yield (*where, "root"), root
@@ -169,6 +171,8 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 f"{name} needs exactly one of product, sum, smallest, largest, ceil_div and floor_div (of two), "
                 "lookup and choose.",
             )
+        if item.choose is not None and bool(item.choose.among) is bool(item.choose.texts):
+            yield BlueprintProblem((*where, "choose"), f"choose of {name} needs exactly one of among and texts.")
         for operand in operands_of(item):
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(

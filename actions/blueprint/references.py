@@ -74,6 +74,9 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for text in _texts(stage):
             yield from _unknown_outputs(blueprint, stage, where, text)
         yield from _condition(blueprint, stage.when, (*where, "when"), stage.id)
+        played = stage.rehearsal if isinstance(stage, JobStage) else None
+        for position, case in enumerate(played.cases if played is not None else ()):
+            yield from _condition(blueprint, case.when, (*where, "rehearsal", "cases", position, "when"), stage.id)
         if isinstance(stage, CheckStage | CapacityStage):
             key, checks = ("checks", stage.checks) if isinstance(stage, CheckStage) else ("quotas", stage.quotas)
             for position, check in enumerate(checks):
@@ -107,7 +110,7 @@ def operands_of(item: Derived) -> tuple[Operand, ...]:
     """Return the numbers, and the names of values, that a derived value is computed from."""
     looked_up = (item.lookup.instance,) if item.lookup is not None else ()
     chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
-    if item.choose is not None and item.choose.otherwise != "":
+    if item.choose is not None and item.choose.otherwise != "" and not item.choose.texts:
         chosen = (*chosen, item.choose.otherwise)
     numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
     return (*numbers, *looked_up, *chosen)
@@ -181,18 +184,20 @@ def _texts(stage: AnyStage) -> Iterator[str]:
             yield from (stage.repository, stage.tag, *stage.build_args.values())
         case JobStage():
             yield from _texts_of_verdict(stage.verdict)
-        case TerraformStage() | ManifestsStage() | StorageStage() | PodStage():
+            yield from stage.environment.values()
+        case ManifestsStage():
+            yield from stage.environment.values()
+        case TerraformStage() | StorageStage() | PodStage():
             pass  # their keys hold names; values reach their files by targets
         case _:
             assert_never(stage)
-    if stage.watch is not None:
-        yield from _texts_of_watch(stage.watch)
+    yield from _texts_of_watch(stage.watch)
 
 
-def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
-    if watch.progress is not None:
+def _texts_of_watch(watch: StageWatch | None) -> Iterator[str]:
+    if watch is not None and watch.progress is not None:
         yield from (watch.progress.total, *watch.progress.folders)
-    if watch.logs is not None:
+    if watch is not None and watch.logs is not None:
         yield watch.logs.file
 
 
@@ -406,6 +411,9 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         elif stage.watch.accelerator is not LoadTool.NONE and not stage.watch.devices:
             message = f"{stage.id} watches accelerators, but neither logs nor devices names the pods."
             yield BlueprintProblem((*where, "accelerator"), message, "Add devices, a label selector.")
+        if logs is not None and not logs.pods and isinstance(stage, JobStage) and stage.rehearsal is not None:
+            message = f"{stage.id} is rehearsed with a log that its pods print, but watches another one."
+            yield BlueprintProblem(("stages", index, "rehearsal"), message, "Name the pods under watch.logs.pods.")
 
 
 def _metric_like(name: str) -> str:

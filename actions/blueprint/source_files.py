@@ -30,7 +30,7 @@ from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
 from actions.blueprint.model import MOST_SHOWN, Blueprint
 from actions.blueprint.parts import known_names
-from actions.blueprint.stages import TerraformStage
+from actions.blueprint.stages import AnyStage, JobStage, TerraformStage
 from actions.terraform.hcl import TerraformBlock, blocks_in, outer_modules, source_of
 
 
@@ -129,11 +129,17 @@ def is_shared(relative: str) -> bool:
 
 
 def _shared_files(blueprint: Blueprint) -> dict[str, Path]:
-    """Return the shared roots and manifests that a blueprint names, under whatever preset, with where they are."""
+    """Return the shared files and roots that a blueprint names, under whatever preset, with where they are."""
     named = [stage.root for stage in blueprint.stages if isinstance(stage, TerraformStage)]
     named += [root for preset in blueprint.presets.values() for root in preset.roots.values()]
-    named += [file for stage in blueprint.stages for file in stage.files]
+    named += [file for stage in blueprint.stages for file in (*stage.files, *recorded_logs(stage))]
     return {name: located(blueprint.folder, name) for name in named if is_shared(name)}
+
+
+def recorded_logs(stage: AnyStage) -> tuple[str, ...]:
+    """Return the recorded logs by which the embedded cluster plays a stage."""
+    played = stage.rehearsal if isinstance(stage, JobStage) else None
+    return tuple(log for each in (played, *played.cases) for log in each.logs) if played is not None else ()
 
 
 def variables_of(folder: Path, root: str) -> Mapping[str, bool]:

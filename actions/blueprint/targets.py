@@ -38,7 +38,7 @@ class Slot:
         value: object = self._parent[self._key]
         return value.removeprefix(self._prefix) if isinstance(value, str) else value
 
-    def write(self, value: Scalar) -> None:
+    def write(self, value: Any) -> None:
         """Put `value` there."""
         self._parent[self._key] = self._prefix + argument_text(value) if self._is_text else value
 
@@ -110,6 +110,18 @@ def _way_out(target: FieldTarget, manifest: Manifest) -> str:
             return nearest_name(str(step), [*node], "There") if isinstance(node, dict) and isinstance(step, str) else ""
         node = node[step]
     return ""
+
+
+def write_into(target: FieldTarget, objects: Sequence[Manifest], value: Any) -> None:
+    """Write a value of any form where `target` has a path; a list or mapping also under a key that was not there.
+
+    Raises:
+        BlueprintError: As of `find`.
+    """
+    for parent, key in _last_steps(target.path, _object(target, objects)):
+        if isinstance(value, (dict, list)) and isinstance(parent, dict):
+            parent.setdefault(key, None)
+    find(target, objects).write(value)
 
 
 def only(slots: Sequence[Slot], what: str) -> Slot:
@@ -236,12 +248,17 @@ def _at(path: str, node: Any) -> Iterator[Slot]:
 
 
 def _places(path: str, node: Any) -> Iterator[tuple[Any, str | int]]:
+    return ((parent, key) for parent, key in _last_steps(path, node) if _has(parent, key))
+
+
+def _last_steps(path: str, node: Any) -> Iterator[tuple[Any, str | int]]:
+    """Yield where the last step of a path would be, if all before it is there."""
     steps = _steps(path)
     for step in steps[:-1]:
         if not _has(node, step):
             return
         node = node[step]
-    if steps and _has(node, steps[-1]):
+    if steps:
         yield node, steps[-1]
 
 

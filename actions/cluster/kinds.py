@@ -36,6 +36,7 @@ class KubeKind(msgspec.Struct, frozen=True):
         pod_owners: Kinds of the owners of its pods; empty where it owns them itself, or has none. One that is not
             watched has its name, perhaps with one part more.
         pods_from: The path of the name of the first of `pod_owners` in its status, where it does not own that object.
+        pods_label: The label of its pods that has its name, where their template is another object's.
         lead: The role of the pods of a Job that it makes beside the others.
         report: The path of progress and metrics in its status.
         labels_pods: The label of its pods whose value is its name; empty where none is.
@@ -56,6 +57,7 @@ class KubeKind(msgspec.Struct, frozen=True):
     is_shown: bool = True
     pod_owners: tuple[str, ...] = ()
     pods_from: str = ""
+    pods_label: str = ""
     lead: str = ""
     report: str = ""
     labels_pods: str = ""
@@ -168,7 +170,8 @@ JOBS = (
         "trainjobs",
         ("v1alpha1",),
         is_watched=True,
-        pod_owners=("Job",),  # of the JobSet that it makes
+        pod_owners=("Job",),  # of the JobSet that it makes, which has its name
+        pods_label="jobset.sigs.k8s.io/jobset-name",
         report="trainerStatus",
         labels_pods=_JOBSET_NAME,
         wait_for="condition=Complete",

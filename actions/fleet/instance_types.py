@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actions.base.errors import FormatError
+from actions.base.errors import FormatError, InputError
 from actions.base.files import asset, read_file
 from actions.base.numbers import in_bounds, whole
 
@@ -159,6 +160,8 @@ class InstanceType(msgspec.Struct, frozen=True):
         return bool(self.efa_interfaces) and self.name.startswith(("p4d", "p5", "p6", "trn"))
 
 
+MOST_ASKED = 100
+"""Of one type, for a rehearsal."""
 SAGEMAKER = "ml."
 """Before the name of an instance type of EC2 it is that of SageMaker: the same hardware at another price."""
 
@@ -185,6 +188,26 @@ class InstanceTable:
     def find(self, name: str) -> InstanceType | None:
         """The type called `name`, of HyperPod `ml.NAME`; `None` if the table does not list it."""
         return self._types.get(name.removeprefix(SAGEMAKER))
+
+    def counts_in(self, text: str) -> dict[str, int]:
+        """Read numbers of instances by type, as `g6e.12xlarge=2,ml.p5.48xlarge=1`.
+
+        Raises:
+            InputError: It has another form, or names a type that the table does not list.
+        """
+        counts: dict[str, int] = {}
+        for word in filter(None, text.split(",")):
+            name, _, given = word.strip().partition("=")
+            count = whole(given)
+            if count is None or not 0 < count <= MOST_ASKED:
+                message = f"{word[:60]!r} is not a type of instances with their number, 1 to {MOST_ASKED}."
+                raise InputError(message, hint="Write g6e.12xlarge=2,p5.48xlarge=2.")
+            if self.find(name) is None:
+                near = difflib.get_close_matches(name[:60].removeprefix(SAGEMAKER), self._types, n=3, cutoff=0.0)
+                hint = f"The nearest are {', '.join(near)}."
+                raise InputError(f"There is no instance type {name[:60]!r} in the table.", hint=hint)
+            counts[name] = count
+        return counts
 
     def __iter__(self) -> Iterator[InstanceType]:
         return iter(self._types.values())

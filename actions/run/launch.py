@@ -39,11 +39,11 @@ from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.mirror import CopyState, OperatorCopy, fetch_missing, operator_copies
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE, operators_path
-from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
+from actions.blueprint.parameters import Binding, holds, makes_cluster, skipped_stages
 from actions.blueprint.references import OF_KUBERNETES
 from actions.blueprint.render import namespace_of
 from actions.blueprint.source_files import git_modules, located, shared_by
-from actions.blueprint.stages import CheckStage, KubeconfigStage, TerraformStage
+from actions.blueprint.stages import CheckStage, JobStage, KubeconfigStage, LogWatch, TerraformStage
 from actions.blueprint.terraform_modules import (
     copy_archives,
     fetch_missing_modules,
@@ -70,6 +70,7 @@ from actions.run.journal.folder import (
     keep_reserve,
     lease_path,
     make_block,
+    rehearsals_path,
     runner_log_path,
     runs_folder,
     starts_path,
@@ -115,6 +116,7 @@ def create_folder(
     clock: Clock,
     shared: Mapping[str, Path] = MappingProxyType({}),
     supplies: Supplies | None = None,
+    rehearsals: Mapping[str, object] = MappingProxyType({}),
     base: Path | None = None,
     require_copy: Callable[[Path], object] = lambda _: None,
 ) -> Path:
@@ -128,6 +130,7 @@ def create_folder(
         clock: Stamps the journal.
         shared: What the blueprint uses from outside of its folder, files and folders, by their path in the copy.
         supplies: What it will use from elsewhere; of what is on this machine it keeps a copy.
+        rehearsals: By stage, what pods of an embedded cluster print.
         base: The folder of all runs, if not the usual one.
         require_copy: Called with the folder of the blueprint's copy before there is a run; its errors pass.
 
@@ -151,6 +154,8 @@ def create_folder(
         require_copy(blueprint_path(scratch))
         if supplies is not None:
             _copy_supplies(supplies, scratch)
+        if rehearsals:
+            write_private(rehearsals_path(scratch), msgspec.json.encode(rehearsals))
         write_private(environment_path(scratch), msgspec.json.encode(kept_environment(environment)))
         create_journal(journal_path(scratch), numbered, clock)
         for block in (heartbeat_path(scratch), lease_path(scratch), starts_path(scratch)):
@@ -211,6 +216,25 @@ def _require_same(blueprint: Blueprint, copy: Path) -> None:
     except BlueprintError as error:
         why = error.text.rstrip(".")
     raise ConflictError(f"{blueprint.folder} has changed while it was copied: {why}.", hint="Launch again.")
+
+
+def _rehearsals(blueprint: Blueprint, binding: Binding) -> dict[str, object]:
+    """Return what pods of an embedded cluster print of each stage with a recorded log: files of the run's folder."""
+    found: dict[str, object] = {}
+    for stage in blueprint.stages:
+        rehearsal = stage.rehearsal if isinstance(stage, JobStage) else None
+        if rehearsal is not None:
+            played = next((case for case in rehearsal.cases if holds(case.when, binding)), rehearsal)
+            watched = (stage.watch.logs if stage.watch is not None else None) or LogWatch()
+            found[stage.id] = {
+                "logs": [str(blueprint_path(Path()) / file) for file in played.logs],
+                "line_seconds": played.line_seconds,
+                "load_percent": played.load_percent,
+                "exit_code": played.exit,
+                "pods": watched.pods,
+                "container": watched.container,
+            }
+    return found
 
 
 def _copy_supplies(supplies: Supplies, folder: Path) -> None:
@@ -401,6 +425,7 @@ def create_run(order: LaunchOrder, *, require: Callable[[], None] = lambda: None
             source=blueprint.folder,
             shared=shared_by(blueprint),
             supplies=supplies,
+            rehearsals=_rehearsals(blueprint, binding),
             environment={**order.environment, **found_by},
             clock=clock,
             base=order.base,

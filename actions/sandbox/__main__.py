@@ -16,6 +16,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConsoleError, InputError, MissingError
 from actions.base.files import private_directory
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.locate import find_sandbox, sandbox_folder
 from actions.sandbox.model.options import SandboxOptions
 
@@ -42,7 +43,11 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 def read_arguments(argv: Sequence[str]) -> Invocation:
-    """Read the command line; ends the program with 2 if it is wrong."""
+    """Read the command line; ends the program with 2 if it is wrong.
+
+    Raises:
+        InputError: It asks for nodes of unknown types.
+    """
     parser = argparse.ArgumentParser(prog="python -m actions.sandbox", description="Serve the embedded cluster.")
     parser.add_argument("--state", type=Path, metavar="DIR", help="folder of its kubeconfig and state")
     parser.add_argument("--name", default="demo", help="name of the sandbox (default: %(default)s)")
@@ -51,6 +56,7 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of what is random in workloads")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="end when idle for so long")
     parser.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="add so many hollow nodes and pods")
+    parser.add_argument("--nodes", default="", metavar="TYPE=N,…", help="nodes that are there from the beginning")
     parser.add_argument(
         "--foreground", action="store_true", help="print the path of the kubeconfig; serve until stopped"
     )
@@ -61,7 +67,8 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
         parser.error("--speed must be above 0")
     if not 0 <= given.port < 65_536:
         parser.error("--port must be between 0 and 65535")
-    options = SandboxOptions(speed=given.speed, seed=given.seed)
+    nodes = InstanceTable.load().counts_in(given.nodes)
+    options = SandboxOptions(speed=given.speed, seed=given.seed, nodes=nodes)
     folder = (given.state or sandbox_folder(given.name)).resolve()
     faults = given.words if given.verb else None
     return Invocation(given.name, folder, options, given.port, given.foreground, given.scale, given.idle, faults)
@@ -93,7 +100,7 @@ async def serve(invocation: Invocation) -> None:
         raise ConfigError(
             "The embedded cluster needs the package cryptography.", hint='Install it: pip install "eksml-tui[demo]".'
         )
-    from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
+    from actions.sandbox.apiserver.writes.admission import OperatorWebhooks
     from actions.sandbox.aws.application import create_aws_app
     from actions.sandbox.controllers.start import start_controllers
     from actions.sandbox.faults.panel import FaultPanel
@@ -113,7 +120,7 @@ async def serve(invocation: Invocation) -> None:
         aws=lambda session, key, authority: create_aws_app(
             session, options, key=key, authority=authority, groups=groups
         ),
-        webhooks=(VolcanoWebhooks(),),
+        webhooks=(OperatorWebhooks(),),
         panel=panel,
         store=store_with_hollow_nodes(parse_hollow_count(invocation.scale), clock=clock, region=options.region),
     )

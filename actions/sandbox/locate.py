@@ -112,11 +112,12 @@ def running_sandboxes() -> list[RunningSandbox]:
     return [found for name in names if (found := find_sandbox(name))]
 
 
-def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
+def find_or_start(name: str, *, speed: float | None = None, nodes: str = "") -> RunningSandbox:
     """Return the sandbox `name`, started in a session of its own if it does not run.
 
     Args:
         name: The sandbox's.
+        nodes: Nodes that it has from the beginning, as `TYPE=N,…`.
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
 
     Raises:
@@ -129,12 +130,13 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
     folder = private_directory(sandbox_folder(name))
     deadline = time.monotonic() + START_SECONDS
     with _starting(folder, deadline):
-        return find_sandbox(name) or _started(name, folder, speed, deadline)
+        return find_sandbox(name) or _started(name, folder, speed, nodes, deadline)
 
 
-def _started(name: str, folder: Path, speed: float | None, deadline: float) -> RunningSandbox:
+def _started(name: str, folder: Path, speed: float | None, nodes: str, deadline: float) -> RunningSandbox:
     log = folder / "sandbox.log"
     argv = own_module("actions.sandbox", "--state", str(folder), "--name", name)
+    argv += ["--nodes", nodes] if nodes else []
     if speed is not None:
         argv += ["--speed", f"{speed:g}"]
     child = spawn_detached(argv, output=log, without_aws=True)

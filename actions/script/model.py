@@ -131,6 +131,8 @@ class Script(msgspec.Struct, frozen=True):
     deadline_seconds: float
     size: tuple[int, int]
     """Columns and rows of the screen."""
+    nodes: str
+    """Those that an embedded cluster has from the beginning, as `TYPE=N,…`; nothing to any other cluster."""
     steps: tuple[ScriptStep, ...]
     always: tuple[ScriptStep, ...]
 

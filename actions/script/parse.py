@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from actions.base.decoding import convert
-from actions.base.errors import ConsoleError, Mistakes, ScriptError
+from actions.base.errors import ConsoleError, InputError, Mistakes, ScriptError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
@@ -29,6 +29,7 @@ from actions.command.verbs import (
     command_of,
     nearest_hint,
 )
+from actions.fleet.instance_types import InstanceTable
 from actions.run.state.view import RunState, StageState
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
@@ -47,7 +48,7 @@ from actions.script.model import (
 S = TypeVar("S", bound=msgspec.Struct)
 
 VERSION = 1
-TOP_KEYS = ("eksml-script", "vars", "deadline", "size", "steps", "always")
+TOP_KEYS = ("eksml-script", "vars", "deadline", "size", "nodes", "steps", "always")
 """The keys of a script."""
 WORDS = ("wait", "expect", "press")
 """Steps that are not commands of the console."""
@@ -149,9 +150,15 @@ def _parsed(data: bytes, file: str, environment: Mapping[str, str], checks: _Che
         deadline = parser.duration(top.get("deadline", DEFAULT_DEADLINE_SECONDS), "deadline")
     with mistakes.collected():
         size = _size(document)
+    nodes = str(top.get("nodes") or "")
+    with mistakes.collected():
+        try:
+            InstanceTable.load().counts_in(nodes)
+        except InputError as error:
+            raise document.error(ScriptError, error.message, "nodes", hint=error.hint) from error
     steps, always = parser.steps("steps"), parser.steps("always")
     mistakes.require_none()
-    return Script(file=file, deadline_seconds=deadline, size=size, steps=steps, always=always)
+    return Script(file=file, deadline_seconds=deadline, size=size, nodes=nodes, steps=steps, always=always)
 
 
 def _variables(document: Document) -> dict[str, Any]:

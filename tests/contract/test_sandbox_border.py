@@ -19,7 +19,9 @@ BORROWED = {
     "actions.base.clock",
     "actions.base.decoding",
     "actions.base.errors",
+    "actions.base.executors",
     "actions.base.files",
+    "actions.base.names",
     "actions.base.patterns",
     "actions.base.process",
     "actions.base.proxies",
@@ -31,6 +33,8 @@ BORROWED = {
     "actions.fleet.node_offers",
     "actions.fleet.placement",
     "actions.cluster.state.pod_requests",
+    # the jobs that own pods
+    "actions.cluster.kinds",
     # the client: controllers and kubelet reach the API server as any client does
     "actions.cluster.auth.kubeconfig",
     "actions.cluster.auth.session",

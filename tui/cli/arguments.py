@@ -27,6 +27,7 @@ from tui.cli.options import (
     listing_option,
     listing_options,
     natural_number,
+    nodes_option,
     object_name,
     output_option,
     port_of,
@@ -567,6 +568,7 @@ def _sandbox(commands: Commands) -> None:
     sandbox.add_argument(
         "--scale", default="", metavar="nodes=N,pods=N", help="add hollow nodes and pods: stored, never run"
     )
+    nodes_option(sandbox)
     verbs = sandbox.add_subparsers(dest="verb", metavar="VERB")
     faults = verbs.add_parser("faults", help="list, inject or clear faults in a running sandbox")
     faults.add_argument(

@@ -88,6 +88,7 @@ def run(options: Namespace) -> int:
         _require_writable_results(options)
         if options.visible:
             _require_cursor_addressing()
+        options.nodes = options.nodes or script.nodes
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and the profile of its credentials

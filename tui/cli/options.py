@@ -176,6 +176,11 @@ def object_name(text: str) -> str:
     return text
 
 
+def nodes_option(parser: argparse.ArgumentParser, *, of: str = "") -> None:
+    """Add the nodes that an embedded cluster has from the beginning."""
+    parser.add_argument("--nodes", default="", metavar="TYPE=N,…", help=f"{of}with such nodes: g6e.12xlarge=2,…")
+
+
 def console_options(top: argparse.ArgumentParser) -> None:
     """Add the options of the console, and of a script that it plays."""
     top.add_argument(
@@ -189,6 +194,7 @@ def console_options(top: argparse.ArgumentParser) -> None:
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
+    nodes_option(top, of="a demo ")
     add_options(top, SEVERAL)
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")

@@ -24,20 +24,24 @@ class Demo(msgspec.Struct, frozen=True):
     """Of its workloads, as a multiple of real time."""
 
 
-def demos(region: str = "", *, starts: bool = False, speed: float | None = None) -> list[Demo]:
+def demos(region: str = "", *, starts: bool = False, speed: float | None = None, nodes: str = "") -> list[Demo]:
     """Return the embedded clusters that run; or that of `--demo` alone, started if it does not run.
 
     Args:
         region: Of the account; the usual one by default.
-        starts: Return that of `--demo`.
+        starts: Return that of `--demo`; with `nodes` the one that has them.
+        nodes: The nodes that it has from the beginning, as `TYPE=N,…`.
         speed: With which it is started; one that runs keeps its own.
 
     Raises:
-        ConsoleError: It cannot be started.
+        ConsoleError: It cannot be started, or a type of nodes is not known.
     """
+    from actions.fleet.instance_types import InstanceTable
     from actions.sandbox.locate import find_or_start, running_sandboxes
 
-    found = [find_or_start(DEMO_NAME, speed=speed)] if starts else running_sandboxes()
+    counts = InstanceTable.load().counts_in(nodes) if nodes else {}
+    name = "-".join([DEMO_NAME, *(f"{count}x{kind}" for kind, count in sorted(counts.items()))])
+    found = [find_or_start(name, speed=speed, nodes=nodes)] if starts else running_sandboxes()
     return [Demo(each.kubeconfig, each.environment(region), each.process.speed) for each in found]
 
 
@@ -58,5 +62,6 @@ def run(options: Namespace) -> int:
     else:
         argv += ["--port", str(options.port), "--foreground"]
         argv += ["--scale", options.scale] if options.scale else []
+        argv += ["--nodes", options.nodes] if options.nodes else []
         argv += ["--speed", f"{options.speed:g}"] if options.speed is not None else []
     os.execv(argv[0], argv)  # noqa: S606 - argv is ours, and there is no shell

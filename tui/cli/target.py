@@ -149,6 +149,6 @@ def _demo(options: Namespace) -> ChosenTarget:
     from tui.cli.sandbox import demos, require_s3
 
     require_s3(options)
-    (demo,) = demos(options.region, starts=True, speed=options.speed)
+    (demo,) = demos(options.region, starts=True, speed=options.speed, nodes=options.nodes)
     target = ClusterTarget(kubeconfig=demo.kubeconfig, context=options.context, namespace=options.namespace)
     return ChosenTarget(target, (), demo.environment, demo.environment["AWS_REGION"], demo_speed=demo.speed)

@@ -64,6 +64,8 @@ _OPERATORS = {
     "rayjobs.ray.io": ("volcano", "kuberay"),
     "rayclusters.ray.io": ("volcano", "kuberay"),
     "jobs.batch.volcano.sh": ("volcano",),
+    "jobsets.jobset.x-k8s.io": ("jobset",),
+    "trainjobs.trainer.kubeflow.org": ("jobset", "kubeflow-trainer"),
 }
 """The components with the operator of a definition, in the order in which they are installed."""
 _LATEST_MPI = "kubeflow.org/v2beta1"

@@ -14,8 +14,9 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.operators import operators_path
 from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
-from actions.blueprint.render import secrets_of, stage_manifests
-from actions.blueprint.stages import AnyStage, Stage
+from actions.blueprint.render import RUN_LABEL, STAGE_LABEL, secrets_of, stage_manifests
+from actions.blueprint.stages import AnyStage, JobStage, Stage
+from actions.cluster.kinds import find_kind
 from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import StageJournal
 from actions.run.context.retry import STAGE, RetryPolicy
@@ -46,6 +47,15 @@ class StageContext(msgspec.Struct, frozen=True):
     def namespace(self) -> str:
         """The namespace of objects that name none."""
         return self.view.cluster.namespace
+
+    def pod_selector(self, *, is_of_stage: bool = False) -> str:
+        """Return the label selector of the run's pods, or the stage's; of a job without a pod template by its name."""
+        stage = self.declaration
+        if isinstance(stage, JobStage):
+            row = find_kind(stage.target.kind, stage.target.api_version.rpartition("/")[0])
+            if row is not None and row.pods_label:
+                return f"{row.pods_label}={stage.target.name}"
+        return f"{RUN_LABEL}={self.view.id}" + (f",{STAGE_LABEL}={self.stage.id}" if is_of_stage else "")
 
     @property
     def declaration(self) -> AnyStage:

@@ -58,6 +58,11 @@ def environment_path(folder: Path) -> Path:
     return folder / "environment.json"
 
 
+def rehearsals_path(folder: Path) -> Path:
+    """Return the file of the recorded logs by which the embedded cluster plays stages, as JSON; no runner reads it."""
+    return folder / "rehearsals.json"
+
+
 def runner_log_path(folder: Path) -> Path:
     """Return the path of the runner's log."""
     return folder / "runner.log"

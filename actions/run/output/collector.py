@@ -11,7 +11,6 @@ from actions.base.backoff import Backoff
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.untrusted import clean_text
-from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
 from actions.cluster.logs.follow import ContainerLog, container_lifecycle
 from actions.cluster.remote.exec import run_in_pod
@@ -161,7 +160,7 @@ class Sampler:
         if self._due.get(purpose, 0.0) > now:
             return []
         pods = await connection.pods(
-            namespace=self._context.namespace, label_selector=f"{selector},{RUN_LABEL}={self._context.view.id}"
+            namespace=self._context.namespace, label_selector=f"{selector},{self._context.pod_selector()}"
         )
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         if running:
@@ -484,9 +483,7 @@ class StageCollector:
 
 async def pods_of(context: StageContext, connection: ClusterConnection, selector: str) -> list[dict[str, Any]]:
     """Return the run's pods that a selector matches."""
-    return await connection.pods(
-        namespace=context.namespace, label_selector=f"{selector},{RUN_LABEL}={context.view.id}"
-    )
+    return await connection.pods(namespace=context.namespace, label_selector=f"{selector},{context.pod_selector()}")
 
 
 def _rank_of(metadata: Pod) -> int:

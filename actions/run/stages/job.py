@@ -8,7 +8,6 @@ from typing import Any
 
 from actions.base.errors import AccessError, ConsoleError, JournalError, MissingError
 from actions.base.untrusted import one_line
-from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
@@ -183,7 +182,7 @@ class JobHandler:
 
     async def _pods(self, connection: ClusterConnection) -> list[dict[str, Any]]:
         """Return the stage's pods; none if they cannot be listed at present."""
-        selector = f"{RUN_LABEL}={self._context.view.id},{STAGE_LABEL}={self._context.stage.id}"
+        selector = self._context.pod_selector(is_of_stage=True)
         try:
             return await connection.pods(namespace=self._target.namespace, label_selector=selector)
         except ConsoleError:

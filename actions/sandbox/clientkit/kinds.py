@@ -72,6 +72,13 @@ PYTORCH_JOBS = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", is_custom=Tr
 MPI_JOBS = Kind("kubeflow.org/v2beta1", "MPIJob", "mpijobs", is_custom=True)
 RAY_CLUSTERS = Kind("ray.io/v1", "RayCluster", "rayclusters", is_custom=True)
 RAY_JOBS = Kind("ray.io/v1", "RayJob", "rayjobs", is_custom=True)
+JOB_SETS = Kind("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets", is_custom=True)
+TRAIN_JOBS = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", is_custom=True)
+RUNTIMES = Kind("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "trainingruntimes", is_custom=True)
+CLUSTER_RUNTIMES = Kind(
+    "trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", "clustertrainingruntimes", is_namespaced=False,
+    is_custom=True,
+)  # fmt: skip
 POD_GROUPS = Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", is_custom=True)
 QUEUES = Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", is_namespaced=False, is_custom=True)
 NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", is_namespaced=False, is_custom=True)

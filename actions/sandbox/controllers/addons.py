@@ -10,6 +10,7 @@ from actions.sandbox.clientkit.kinds import (
     CLAIMS,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    JOB_SETS,
     JOBS,
     MPI_JOBS,
     NODE_CLAIMS,
@@ -24,6 +25,7 @@ from actions.sandbox.clientkit.kinds import (
     SECRETS,
     SERVICES,
     STORAGE_CLASSES,
+    TRAIN_JOBS,
     VOLUMES,
 )
 from actions.sandbox.controllers.aws.device_plugins import DevicePluginController
@@ -35,13 +37,15 @@ from actions.sandbox.controllers.kubeflow.mpi_job import MPIJobController
 from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import PodDashboard
+from actions.sandbox.controllers.trainer.job_set import JobSetController
+from actions.sandbox.controllers.trainer.train_job import TrainJobController
 from actions.sandbox.controllers.volcano.scheduler import VolcanoQueueController, VolcanoScheduler
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 
 ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
-    POD_GROUPS, QUEUES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
+    JOB_SETS, TRAIN_JOBS, POD_GROUPS, QUEUES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
 )  # fmt: skip
 """The kinds whose caches they read."""
 
@@ -54,6 +58,8 @@ def addon_controllers(
         MPIJobController(client, caches),
         RayClusterController(client, caches),
         RayJobController(client, caches, PodDashboard(client.session)),
+        JobSetController(client, caches),
+        TrainJobController(client, caches),
         VolcanoQueueController(client, caches),
         VolcanoScheduler(client, caches),
         PoolController(client, caches),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.fleet.instance_types import InstanceTable
+from actions.fleet.instance_types import SAGEMAKER, InstanceTable
 from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -26,14 +26,19 @@ from actions.sandbox.clientkit.kinds import (
     kind_named,
 )
 from actions.sandbox.controllers.aws.machines import EFA_PRESENT, Machine, node_document, node_status
-from actions.sandbox.model.account import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
+from actions.sandbox.controllers.aws.node_groups import EFA_TAG, machines_of
+from actions.sandbox.model.account import CORE_GROUP, CORE_NODES, CORE_TYPE, GroupStatus, NodeGroup, NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 
 _EVERYWHERE = [{"operator": "Exists"}]
+_HYPERPOD = {
+    "sagemaker.amazonaws.com/compute-type": "hyperpod",
+    "sagemaker.amazonaws.com/node-health-status": "Schedulable",
+}
 
 
 def addon_documents(types: InstanceTable) -> list[Document]:
-    """Return the objects of all add-ons; the Neuron plugin runs on the Neuron instances of `types`."""
+    """Return the objects of all add-ons; plugins of GPUs and Neuron devices run on those of `types` that have some."""
     return [
         _deployment("kube-system", "coredns", {"k8s-app": "kube-dns"}, ["coredns"], cpu="100m", memory="70Mi"),
         _deployment(
@@ -70,7 +75,7 @@ def addon_documents(types: InstanceTable) -> list[Document]:
             "nvidia-device-plugin",
             {"app.kubernetes.io/name": "nvidia-device-plugin"},
             ["nvidia-device-plugin-ctr"],
-            selector={"accelerator": "nvidia"},
+            types=[kind.name for kind in types if kind.gpus],
         ),
         _daemon_set(
             "kube-system",
@@ -126,7 +131,8 @@ def _daemon_set(
     if selector:
         spec["nodeSelector"] = selector
     if types:
-        term = {"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": types}]}
+        named = [*types, *(SAGEMAKER + name for name in types)]
+        term = {"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": named}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         spec["affinity"] = {"nodeAffinity": required}
     return {
@@ -243,7 +249,7 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karp
 async def bootstrap_cluster(
     client: ApiClient, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
 ) -> None:
-    """Make what is missing of the initial cluster, and declare the nodes of the core group; existing objects stay.
+    """Make what is missing of the initial cluster, and declare the nodes of its groups; existing objects stay.
 
     Raises:
         UnreachableError: The API does not answer.
@@ -259,7 +265,7 @@ async def bootstrap_cluster(
     core = groups.get(f"{options.cluster_name}/{CORE_GROUP}")
     if core is not None:
         groups.put(replace(core, nodes=tuple(machine.name for machine in machines)))
-    for machine in machines:
+    for machine in (*machines, *asked_machines(types, options, groups, client.clock.now().timestamp())):
         node = await client.create(NODES, node_document(machine, options.region))
         if node is not None:
             await client.patch_status(NODES, node, node_status(machine, is_ready=True, now=client.timestamp()))
@@ -289,6 +295,42 @@ def core_machines(types: InstanceTable, options: SandboxOptions) -> list[Machine
         )
         for index in range(CORE_NODES)
     ]
+
+
+def asked_machines(
+    types: InstanceTable, options: SandboxOptions, groups: NodeGroups, created_at: float
+) -> list[Machine]:
+    """Return the nodes that are there because of `options.nodes`: of a managed group, or of HyperPod if of `ml.NAME`.
+
+    Args:
+        types: Known instance types.
+        options: The sandbox's.
+        groups: The managed groups are put into it.
+        created_at: Seconds since the epoch.
+    """
+    found: list[Machine] = []
+    for name, count in options.nodes.items():
+        kind = types.find(name)
+        group_name = name.replace(".", "-")
+        asked = {
+            "nodegroupName": group_name,
+            "scalingConfig": {"minSize": 0, "maxSize": count, "desiredSize": count},
+            "instanceTypes": [name],
+            "amiType": "AL2023_x86_64_NVIDIA" if kind and kind.gpus else "AL2023_x86_64_NEURON",
+            "capacityType": "ON_DEMAND",
+            "subnets": ["subnet-0a1b2c3d4e5f60001"],
+            "nodeRole": f"arn:aws:iam::{options.account}:role/{options.cluster_name}-nodes",
+            "tags": {EFA_TAG: "true"} if kind and kind.efa_interfaces else {},
+        }
+        group = NodeGroup(options.cluster_name, group_name, asked, created_at, GroupStatus.ACTIVE)
+        machines = machines_of(group, types, options.region)
+        if name.startswith(SAGEMAKER):
+            labels = _HYPERPOD | {"sagemaker.amazonaws.com/instance-group-name": group.name}
+            machines = [replace(one, name=f"hyperpod-{one.instance_id}", labels=labels) for one in machines]
+        else:
+            groups.put(replace(group, nodes=tuple(machine.name for machine in machines)))
+        found += machines
+    return found
 
 
 def _storage_class() -> Document:

@@ -10,11 +10,13 @@ from typing import Protocol
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
+from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
-from actions.sandbox.clientkit.kinds import BUDGETS, DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
+from actions.sandbox.clientkit.kinds import BUDGETS, DAEMON_SETS, NODES, PYTORCH_JOBS, REPLICA_SETS, labels_of
 from actions.sandbox.controllers.addons import ADDON_KINDS, addon_controllers
+from actions.sandbox.controllers.aws.device_plugins import offers_devices
 from actions.sandbox.controllers.bootstrap import bootstrap_cluster
 from actions.sandbox.controllers.core.claims import ClaimController, VolumeController
 from actions.sandbox.controllers.core.daemon_sets import DaemonSetController
@@ -27,6 +29,7 @@ from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobControlle
 from actions.sandbox.model.account import NodeGroups
 from actions.sandbox.model.options import SandboxOptions
 
+_OFFER_SECONDS, _LOOK_SECONDS = 10.0, 0.1
 _WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, BUDGETS, PYTORCH_JOBS)
 
 
@@ -69,11 +72,21 @@ async def start_controllers(
             for controller in _controllers(client, caches, types, options, groups)
         ]
         try:
+            await _until_offered(caches, types, time)
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_offered(caches: Caches, types: InstanceTable, clock: Clock) -> None:
+    """Wait until plugins offer the devices of the nodes that are there from the beginning, or for some seconds."""
+    for _ in range(round(_OFFER_SECONDS / _LOOK_SECONDS)):
+        kinds = [(node, types.find(labels_of(node).get(INSTANCE_TYPE, ""))) for node in caches[NODES].objects.values()]
+        if all(offers_devices(node, kind) for node, kind in kinds if kind is not None):
+            return
+        await clock.sleep(_LOOK_SECONDS)
 
 
 def _controllers(

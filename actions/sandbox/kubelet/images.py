@@ -91,7 +91,9 @@ def _wait_for_name() -> Program:
 
 def _one_line(container: ContainerView) -> Program:
     yield ProgramStep(
-        0.5, f"{container.name}: the sandbox has no program for {container.image}, nothing was computed\n"
+        0.5,
+        f"{container.name}: the sandbox has no program for {container.image}, nothing was computed; "
+        "with `rehearsal: {log: FILE}` a stage prints a recorded log\n",
     )
     yield ProgramStep(0.5)
     return 0

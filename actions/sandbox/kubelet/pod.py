@@ -19,6 +19,7 @@ from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod_config import FailingProbe, pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
+from actions.sandbox.kubelet.rehearsals import RecordedLog, recorded_log_of
 from actions.sandbox.model.account import pull_error_of
 from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.files import MemoryVolume
@@ -60,6 +61,7 @@ class PodRun:
         self._started_at = client.timestamp()
         self._transitions: dict[str, tuple[str, str]] = {}
         self._volumes: dict[str, MemoryVolume] = {}
+        self._recorded: RecordedLog | None = None
         self._reporting = asyncio.Lock()
 
     def container(self, name: str) -> ContainerRun | None:
@@ -73,6 +75,7 @@ class PodRun:
         await self._report()
         try:
             await self._mount()
+            self._recorded = await recorded_log_of(self._document, self.spec, self._client)
             self._address = self._node_resources.address()
             if await self._initialise():
                 await self._run_all()
@@ -202,8 +205,12 @@ class PodRun:
             if container.log is not None:
                 container.log.write(step.text.encode())
 
-        program = run_program(
-            program_of(context),
+        recorded, program = self._recorded, program_of(context)
+        if recorded is not None and not container.is_init:
+            container.set_load(recorded.rehearsal.load_of(context.container))
+            program = recorded.replay() if recorded.container == container.spec.name else program
+        running = run_program(
+            program,
             context,
             self._node_resources.runtime(self._options.speed, self._clock),
             member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
@@ -211,7 +218,7 @@ class PodRun:
             set_load=container.set_load,
         )
         probe = container.spec.failing_probe
-        code = await (program if probe is None else self._probed(container.spec.name, program, probe))
+        code = await (running if probe is None else self._probed(container.spec.name, running, probe))
         container.end(code, self._client.timestamp())
         return code
 

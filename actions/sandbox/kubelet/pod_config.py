@@ -18,7 +18,6 @@ from actions.sandbox.clientkit.kinds import (
     SECRETS,
     Document,
     Kind,
-    labels_of,
     uid_of,
 )
 
@@ -249,6 +248,7 @@ def _field(pod: Document, path: str) -> str:
         "metadata.uid": uid_of(pod),
         "spec.nodeName": pod["spec"].get("nodeName", ""),
     }
-    if path.startswith("metadata.labels['"):
-        return labels_of(pod).get(path[len("metadata.labels['") : -2], "")
+    for field in ("labels", "annotations"):
+        if path.startswith(beginning := f"metadata.{field}['"):
+            return str((pod["metadata"].get(field) or {}).get(path[len(beginning) : -2], ""))
     return str(known.get(path, ""))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 
@@ -14,6 +17,8 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     cluster_name: str = "bionemo-on-eks"
     region: str = "us-west-2"
     account: str = "111122223333"
+    nodes: Mapping[str, int] = MappingProxyType({})
+    """Numbers of nodes by instance type, beside the core nodes, that are there from the beginning."""
     node_boot_seconds: float = 4.0
     """From the launch of an instance to its kubelet's registration."""
     node_ready_seconds: float = 1.0

@@ -1,10 +1,10 @@
-"""Admission plugins, the server's own and Volcano's webhooks: they may change or refuse an object before it is stored.
+"""Admission plugins, the server's own and operators' webhooks: they may change or refuse an object before it is stored.
 
-Volcano's act only while the Deployment volcano-admission has a ready pod; before its first start the real ones are not
-registered either.
+An operator's act only while its Deployment has a ready pod; before its first start the real ones are not registered
+either.
 
 Source: k8s.io/kubernetes `plugin/pkg/admission/storage/storageclass/setdefault`; the real Volcano 1.8.2 and 1.15.1 with
-vc-webhook-manager.
+vc-webhook-manager; JobSet 0.12.0 `pkg/webhooks`; Kubeflow Trainer 2.3.0 `pkg/webhooks`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from actions.sandbox.apiserver.storage.codec import Object, dig
+from actions.sandbox.apiserver.storage.codec import Object, dig, encode
 from actions.sandbox.apiserver.storage.errors import StatusError, bad_request
 from actions.sandbox.apiserver.storage.resources import GroupResource
 from actions.sandbox.apiserver.storage.store import Store
@@ -84,18 +84,18 @@ _DEPLOYMENTS = GroupResource("apps", "deployments")
 _GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-class VolcanoWebhooks:
-    """All of them, while their Deployment has a ready pod."""
+class OperatorWebhooks:
+    """All of Volcano, JobSet and Kubeflow Trainer, those of each while its Deployment has a ready pod."""
 
     def admit(self, review: AdmissionReview, store: Store) -> None:
         """See `AdmissionPlugin`."""
-        check = _CHECKS.get((review.key, review.operation))
-        if check is not None and _are_there(store):
-            check(review, store)
+        known = _CHECKS.get((review.key, review.operation))
+        if known is not None and _is_there(store, *known[1:]):
+            known[0](review, store)
 
 
-def _are_there(store: Store) -> bool:
-    deployment = store.get(_DEPLOYMENTS, "volcano-system", "volcano-admission")
+def _is_there(store: Store, namespace: str, name: str) -> bool:
+    deployment = store.get(_DEPLOYMENTS, namespace, name)
     return deployment is not None and bool(dig(deployment.body, "status", "readyReplicas"))
 
 
@@ -144,10 +144,52 @@ def _denied(webhook: str, why: str) -> StatusError:
     return bad_request(f'admission webhook "{webhook}.volcano.sh" denied the request: {why}')
 
 
-_CHECKS: dict[tuple[GroupResource, Operation], Callable[[AdmissionReview, Store], None]] = {
-    (_QUEUES, Operation.CREATE): _create_queue,
-    (_QUEUES, Operation.UPDATE): _check_weight,
-    (_QUEUES, Operation.DELETE): _delete_queue,
-    (_POD_GROUPS, Operation.CREATE): _create_group,
-    (_PODS, Operation.CREATE): _create_pod,
+_TRAINER = "trainer.kubeflow.org"
+_JOB_SETS = GroupResource("jobset.x-k8s.io", "jobsets")
+_TRAIN_JOBS = GroupResource(_TRAINER, "trainjobs")
+
+
+def _create_job_set(review: AdmissionReview, _store: Store) -> None:
+    """Fill in what a JobSet leaves open."""
+    spec = review.body["spec"]
+    spec.setdefault("successPolicy", {"operator": "All"})
+    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
+    for replicated in spec.get("replicatedJobs") or ():
+        job = replicated["template"]["spec"]
+        job.setdefault("completionMode", "Indexed")
+        job["template"]["spec"].setdefault("restartPolicy", "OnFailure")
+    network = spec.setdefault("network", {})
+    network.setdefault("enableDNSHostnames", True)
+    network.setdefault("publishNotReadyAddresses", True)
+    for number, rule in enumerate(dig(spec, "failurePolicy", "rules") or ()):
+        rule.setdefault("name", f"failurePolicyRule{number}")
+
+
+def _create_train_job(review: AdmissionReview, store: Store) -> None:
+    """Refuse a TrainJob whose runtime is not there."""
+    reference = review.body["spec"]["runtimeRef"]
+    kind = str(reference.setdefault("kind", "ClusterTrainingRuntime"))
+    reference.setdefault("apiGroup", _TRAINER)
+    name, namespace = str(reference["name"]), "" if kind.startswith("Cluster") else review.namespace
+    if store.get(GroupResource(_TRAINER, f"{kind.lower()}s"), namespace, name) is None:
+        given = {field: reference[field] for field in ("name", "apiGroup", "kind")}
+        raise StatusError(
+            403,
+            "Forbidden",
+            f'admission webhook "validator.trainjob.{_TRAINER}" denied the request: spec.runtimeRef: Invalid value: '
+            f'{encode(given).decode()}: {kind}.{_TRAINER} "{name}" not found: specified {kind[0].lower()}{kind[1:]} '
+            "must be created before the TrainJob is created",
+        )
+
+
+_VOLCANO = ("volcano-system", "volcano-admission")
+_CHECKS: dict[tuple[GroupResource, Operation], tuple[Callable[[AdmissionReview, Store], None], str, str]] = {
+    (_QUEUES, Operation.CREATE): (_create_queue, *_VOLCANO),
+    (_QUEUES, Operation.UPDATE): (_check_weight, *_VOLCANO),
+    (_QUEUES, Operation.DELETE): (_delete_queue, *_VOLCANO),
+    (_POD_GROUPS, Operation.CREATE): (_create_group, *_VOLCANO),
+    (_PODS, Operation.CREATE): (_create_pod, *_VOLCANO),
+    (_JOB_SETS, Operation.CREATE): (_create_job_set, "jobset-system", "jobset-controller-manager"),
+    (_TRAIN_JOBS, Operation.CREATE): (_create_train_job, "kubeflow-system", "kubeflow-trainer-controller-manager"),
 }
+"""By type and operation: the webhook, and the Deployment that serves it."""

@@ -41,6 +41,12 @@ PLUGINS = (
 """Those of the charts, and of the static manifests, that the systems install."""
 
 
+def offers_devices(node: Document, kind: InstanceType) -> bool:
+    """Return whether pods can request all devices of a node of this type."""
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    return devices_of(kind, has_efa=has_efa(node)).items() <= offered.items()
+
+
 class DevicePluginController(Controller):
     """Puts a node's devices into its allocatable once a plugin's pod on it is ready, and takes them out after it."""
 

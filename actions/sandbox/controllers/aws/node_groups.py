@@ -30,7 +30,8 @@ _SOURCE = "eks-nodegroup"
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _RESERVATION_TAG = "capacity-reservation-id"
 _RESERVATION = re.compile(r"cr-[0-9a-f]{17}")
-_EFA_TAG = "efa"
+EFA_TAG = "efa"
+"""The tag of a group whose instances have EFA interfaces; of a real one the launch template has them."""
 _LAUNCH_FAILED = "AsgInstanceLaunchFailures"
 
 
@@ -85,7 +86,7 @@ class NodeGroupController(Controller):
         if issue is not None:
             self._groups.move(group.key, GroupStatus.CREATE_FAILED, issue)
             return None
-        machines = self.machines_of(group)
+        machines = machines_of(group, self._types, self._options.region)
         if not group.nodes:
             group = replace(group, nodes=tuple(machine.name for machine in machines))
             self._groups.put(group)
@@ -141,38 +142,38 @@ class NodeGroupController(Controller):
         self._groups.remove(group.key)
         return None
 
-    def machines_of(self, group: NodeGroup) -> list[Machine]:
-        """The group's instances: names, addresses and ids follow from cluster, group and number."""
-        kind = self._types.find(group.instance_type)
-        if kind is None:
-            raise MissingError(f"The instance type '{group.instance_type}' is not known.")
-        labels = {
-            **(group.asked.get("labels") or {}),
-            NODE_GROUP: group.name,
-            "eks.amazonaws.com/capacityType": group.capacity_type,
-            "eks.amazonaws.com/nodegroup-image": "ami-0a1b2c3d4e5f60718",
-            "k8s.io/cloud-provider-aws": f"{zlib.crc32(group.cluster.encode()):08x}",
-        }
-        taints = tuple(
-            (taint["key"], taint.get("value", ""), _EFFECTS[taint["effect"]])
-            for taint in group.asked.get("taints") or ()
-        )
-        first = zlib.crc32(group.key.encode())
-        return [
-            Machine(
-                name=f"ip-10-1-{number // 250 % 250}-{4 + number % 250}.{self._options.region}.compute.internal",
-                instance_id=f"i-0{number:08x}{number ^ 0x5F3759DF:08x}",
-                address=f"10.1.{number // 250 % 250}.{4 + number % 250}",
-                type=kind,
-                zone=f"{self._options.region}a",
-                labels=labels,
-                taints=taints,
-                has_efa=group.tags.get(_EFA_TAG) == "true",
-                is_managed=True,
-            )
-            for number in range(first, first + group.size)
-        ]
-
     def _left(self, group: NodeGroup, step: str, seconds: float) -> float:
         now = self._client.clock.monotonic()
         return self._since.setdefault((group.key, step), now) + seconds - now
+
+
+def machines_of(group: NodeGroup, types: InstanceTable, region: str) -> list[Machine]:
+    """The group's instances: names, addresses and ids follow from cluster, group and number."""
+    kind = types.find(group.instance_type)
+    if kind is None:
+        raise MissingError(f"The instance type '{group.instance_type}' is not known.")
+    labels = {
+        **(group.asked.get("labels") or {}),
+        NODE_GROUP: group.name,
+        "eks.amazonaws.com/capacityType": group.capacity_type,
+        "eks.amazonaws.com/nodegroup-image": "ami-0a1b2c3d4e5f60718",
+        "k8s.io/cloud-provider-aws": f"{zlib.crc32(group.cluster.encode()):08x}",
+    }
+    taints = tuple(
+        (taint["key"], taint.get("value", ""), _EFFECTS[taint["effect"]]) for taint in group.asked.get("taints") or ()
+    )
+    first = zlib.crc32(group.key.encode())
+    return [
+        Machine(
+            name=f"ip-10-1-{number // 250 % 250}-{4 + number % 250}.{region}.compute.internal",
+            instance_id=f"i-0{number:08x}{number ^ 0x5F3759DF:08x}",
+            address=f"10.1.{number // 250 % 250}.{4 + number % 250}",
+            type=replace(kind, name=group.instance_type),
+            zone=f"{region}a",
+            labels=labels,
+            taints=taints,
+            has_efa=group.tags.get(EFA_TAG) == "true",
+            is_managed=True,
+        )
+        for number in range(first, first + group.size)
+    ]

@@ -24,6 +24,8 @@ _DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline"
 _REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+"""Label and annotation of a pod of an Indexed job."""
 FINALIZER = "batch.kubernetes.io/job-tracking"
 """Keeps a pod until its end has been counted in its job's status."""
 
@@ -142,8 +144,8 @@ class JobController(Controller):
             if wait > 0:
                 return wait
             self._failed_at.pop(uid_of(job), None)
-            for _ in range(missing):
-                await self._pods.create(job, _pod(job))
+            for index in _free_indexes(job, self._caches[PODS].of_owner(job))[:missing]:
+                await self._pods.create(job, _pod(job, index))
         return float(deadline) if deadline is not None else None
 
     def _backoff_left(self, job: Document, failures: int) -> float:
@@ -164,6 +166,8 @@ class JobController(Controller):
             "terminating": sum(is_deleting(pod) for pod in pods),
             "startTime": status.get("startTime") or self._client.timestamp(),
         }
+        if _is_indexed(job):
+            change["completedIndexes"] = _completed_indexes(pods) or None
         if is_resumed:
             change["startTime"] = self._client.timestamp()
             change["conditions"] = self._conditions(job, ("Suspended", False, "JobResumed", "Job resumed"))
@@ -198,6 +202,8 @@ class JobController(Controller):
         if not is_true(job, "SuccessCriteriaMet"):
             conditions = self._conditions(job, ("SuccessCriteriaMet", True, *_REACHED))
             job = await self._patch(job, base | {"conditions": conditions}) or job
+        if _is_indexed(job):
+            base["completedIndexes"] = _completed_indexes(self._caches[PODS].of_owner(job))
         await self._settle(tally)
         conditions = self._conditions(job, ("Complete", True, *_REACHED))
         await self._patch(job, base | _amounts(tally) | {"conditions": conditions, "completionTime": now})
@@ -277,11 +283,41 @@ def _restarts(pod: Document) -> int:
     return sum(int(one.get("restartCount", 0)) for one in statuses)
 
 
-def _pod(job: Document) -> Document:
+def _is_indexed(job: Document) -> bool:
+    return bool(job["spec"].get("completionMode") == "Indexed")
+
+
+def _free_indexes(job: Document, pods: Iterable[Document]) -> list[int | None]:
+    """Return the indexes that have no pod that runs or has succeeded; of a job without indexes `None` for each pod."""
+    if not _is_indexed(job):
+        return [None] * int(job["spec"].get("parallelism", 1))
+    taken = {_index_of(pod) for pod in pods if phase_of(pod) != "Failed" and not is_deleting(pod)}
+    return [index for index in range(_completions(job)) if index not in taken]
+
+
+def _index_of(pod: Document) -> int:
+    return int((pod["metadata"].get("annotations") or {}).get(INDEX, "-1"))
+
+
+def _completed_indexes(pods: Iterable[Document]) -> str:
+    """Return the indexes whose pods have succeeded, as a job's status has them: `0-2,4`."""
+    done = sorted({_index_of(pod) for pod in pods if phase_of(pod) == "Succeeded"})
+    runs: list[list[int]] = []
+    for index in done:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def _pod(job: Document, index: int | None) -> Document:
     name = job["metadata"]["name"]
     pod = pod_of(job["spec"]["template"], "")
     del pod["metadata"]["name"]
     pod["metadata"]["generateName"] = f"{name[:_LONGEST_BEGINNING]}-"
+    if index is not None:
+        _mark_index(pod, name, index)
     pod["metadata"]["finalizers"] = [FINALIZER]
     pod["metadata"]["labels"] = {
         "batch.kubernetes.io/controller-uid": uid_of(job),
@@ -290,3 +326,16 @@ def _pod(job: Document) -> Document:
         "job-name": name,
     } | pod["metadata"]["labels"]
     return pod
+
+
+def _mark_index(pod: Document, job: str, index: int) -> None:
+    """Give a pod its index, as the real controller does: in name, host name, label, annotation and variables."""
+    pod["metadata"]["generateName"] = f"{job[: _LONGEST_BEGINNING - len(str(index)) - 1]}-{index}-"
+    for field in ("labels", "annotations"):
+        pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), INDEX: str(index)}
+    pod["spec"].setdefault("hostname", f"{job}-{index}")
+    variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
+    for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+        env = container.get("env") or []
+        if not any(one["name"] == variable["name"] for one in env):
+            container["env"] = [*env, variable]

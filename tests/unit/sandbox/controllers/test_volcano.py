@@ -10,7 +10,7 @@ import yaml
 from actions.base.errors import RefusedError
 from actions.base.files import asset
 from actions.fleet.placement import NodeSpace
-from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
+from actions.sandbox.apiserver.writes.admission import OperatorWebhooks
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -150,7 +150,7 @@ async def _node_of(client: ApiClient, pod: str) -> str:
 
 
 async def test_the_webhooks_refuse_pods_without_a_queue(tmp_path: Path) -> None:
-    async with bare_api(tmp_path, (VolcanoWebhooks(),)) as client:
+    async with bare_api(tmp_path, (OperatorWebhooks(),)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "default"}})
         await put_operator(client, "volcano-system/volcano-admission")
         for definition in _volcano():

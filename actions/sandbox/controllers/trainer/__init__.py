@@ -1,0 +1,1 @@
+"""The operators of TrainJobs: JobSet, and Kubeflow Trainer above it."""

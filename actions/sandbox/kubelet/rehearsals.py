@@ -1,0 +1,118 @@
+"""Recorded logs, which pods of a job print in the place of their programs.
+
+No object has anything of it. The labels of the job lead to its run, whose folder is on this machine, and its file
+`rehearsals.json` names for each stage files of the run's copy of its blueprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actions.base.decoding import decode_json
+from actions.base.executors import in_thread
+from actions.base.files import read_file, state_folder
+from actions.base.names import is_segment
+from actions.cluster.kinds import JOBS, find_kind
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import PODS, Document, Kind, labels_of, owner_of
+from actions.sandbox.kubelet.pod_config import PodConfig
+from actions.sandbox.programs.neuron.cores import CORES_OF_A_DEVICE, DEVICE_BYTES
+from actions.sandbox.programs.nvidia import model_of
+from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, NeuronLoad, Program, ProgramStep
+
+_RUN, _STAGE = "eksml.dev/run", "eksml.dev/stage"
+_MOST_OWNERS = 4
+_RANKS = ("JOB_COMPLETION_INDEX", "LWS_WORKER_INDEX", "RANK")
+"""Variables of containers that hold a pod's place among those of its job."""
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """The rehearsal of a stage, as a launch writes it into the run's folder."""
+
+    logs: tuple[str, ...]
+    """Paths in that folder, by rank; the last is that of all further ranks."""
+    line_seconds: float
+    load_percent: int
+    exit_code: int
+    pods: str
+    """Selects those that print; empty for all of the stage."""
+    container: str
+    """The one that prints; empty for the first."""
+
+    def load_of(self, container: ContainerView) -> Load:
+        """Return the load of the accelerators that a container has."""
+        percent = self.load_percent
+        if container.neurons:
+            memory_mib = (DEVICE_BYTES >> 20) // CORES_OF_A_DEVICE * percent // 100
+            return NeuronLoad(float(percent), memory_mib, command=container.command_line or container.name)
+        return GpuLoad(percent, model_of(container.instance_type).total_mib * percent // 100)
+
+
+class RecordedLog(msgspec.Struct, frozen=True):
+    """What a pod shows of a rehearsal."""
+
+    rehearsal: Rehearsal
+    container: str
+    """The one that prints the log; empty if none of the pod does."""
+    text: str
+
+    def replay(self) -> Program:
+        """Print the log line by line, as it was recorded, and end."""
+        for line in self.text.splitlines(keepends=True):
+            yield ProgramStep(self.rehearsal.line_seconds, line)
+        return self.rehearsal.exit_code
+
+
+async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -> RecordedLog | None:
+    """Return what a pod shows of a rehearsal; `None` if its stage has none, or it is not a pod of a run's stage.
+
+    Raises:
+        ConsoleError: The API does not answer.
+    """
+    labels = await _labels_of_run(pod, client)
+    run, stage = labels.get(_RUN, ""), labels.get(_STAGE, "")
+    if not is_segment(run):
+        return None
+    folder = state_folder() / "runs" / run
+    try:
+        rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, Rehearsal])
+        found = rehearsals.get(stage)
+        if found is None:
+            return None
+        if found.pods and not await _is_selected(config, found.pods, client):
+            return RecordedLog(found, "", "")
+        path = folder / found.logs[min(_rank_of(config), len(found.logs) - 1)]
+        data = await in_thread("recorded log", read_file, path)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return RecordedLog(found, found.container or config.containers[0].name, data.decode(errors="replace"))
+
+
+async def _labels_of_run(pod: Document, client: ApiClient) -> Mapping[str, str]:
+    """Return the labels of a pod, or of the first of the jobs above it that a run has made."""
+    found: Document | None = pod
+    for _ in range(_MOST_OWNERS):
+        if found is None or _RUN in labels_of(found):
+            break
+        owner = owner_of(found) or {}
+        row = find_kind(owner.get("kind", ""), owner.get("apiVersion", "").rpartition("/")[0])
+        if row is None or row not in JOBS:
+            return {}
+        kind = Kind(owner["apiVersion"], row.kind, row.plural)
+        found = await client.read(kind, f"{pod['metadata']['namespace']}/{owner['name']}")
+    return labels_of(found) if found is not None else {}
+
+
+async def _is_selected(config: PodConfig, selector: str, client: ApiClient) -> bool:
+    query = {"labelSelector": selector, "fieldSelector": f"metadata.name={config.name}"}
+    found = await client.session.get(PODS.path(namespace=config.namespace), query)
+    return bool(found.get("items"))
+
+
+def _rank_of(config: PodConfig) -> int:
+    """Return the pod's place among those of its job: by a variable, or by the number that its name ends in."""
+    given = [config.containers[0].environment.get(name, "") for name in _RANKS]
+    numbers = (text for text in (*given, config.name.rpartition("-")[2]) if text.isdecimal())
+    return int(next(numbers, "0"))
