@@ -398,13 +398,8 @@ def _blueprints(commands: Commands, cluster: Options) -> None:
     output_option(listing, suppress=True)
     new = verbs.add_parser("new", help="begin a blueprint from a manifest, or from a job of the cluster")
     new.add_argument("id", metavar="ID", help="its id: lower case, digits and -")
-    new.add_argument(
-        "--from",
-        dest="source",
-        required=True,
-        metavar="SOURCE",
-        help="a manifest file, - for stdin, or KIND/NAME of a job that runs",
-    )
+    where = "a manifest file, - for stdin, or KIND/NAME of a job that runs"
+    new.add_argument("--from", dest="source", required=True, metavar="SOURCE", help=where)
     new.add_argument(
         "--to", type=Path, metavar="DIR", help="the folder to write (default: ID in blueprints of the settings folder)"
     )
