@@ -19,6 +19,8 @@ _FORMS = {
     "[a-z0-9_]": "Use lower case, digits and _, and begin with a letter.",
     "[a-z0-9-]": "Use lower case, digits and -, and begin with a letter.",
     "[0-9a-f]{64}": "Write a SHA-256: 64 hexadecimal digits.",
+    "/[smh]": "Write lines in a second, minute or hour, such as 5/s.",
+    "%": "Write a percentage, such as 92%.",
     "[0-9]+\\.[0-9]+": 'Write a version in quotes, such as "1.35".',
 }
 """The remedy by a part of the expression."""

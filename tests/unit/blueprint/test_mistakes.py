@@ -22,7 +22,7 @@ from tests.unit.blueprint.builders import a_blueprint
 
 OF_MSGSPEC = ("`", "xpected", "Object", "nvalid", "got ", "regex", " - at ", "None")
 """Parts of its messages, and of Python's."""
-FORMS: dict[str, Any] = {"since": "1.5", "before": "1.5", "files": {"a": "0" * 64}}
+FORMS: dict[str, Any] = {"since": "1.5", "before": "1.5", "files": {"a": "0" * 64}, "rate": "5/s", "load": "92%"}
 """Values of keys with a form of their own."""
 
 
