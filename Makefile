@@ -96,7 +96,9 @@ release: $(STAMP)  ## wheel, sdist, the list of what they need (CycloneDX) and c
 		--output-file dist/eksml-tui.cdx.json
 	cd dist && sha256sum * > SHA256SUMS
 
-reference: $(STAMP)  ## docs/keys.md and docs/command-line.md anew from their tables
+reference: $(STAMP)  ## docs/keys.md, docs/command-line.md and docs/blueprint-keys.md anew from their tables
+	$(BIN)/python -P -c "from actions.blueprint.structure.key_reference import reference_page; print(reference_page(), end='')" \
+		> docs/blueprint-keys.md
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 	$(BIN)/python -P -c "from tui.cli.manual.page import command_line_page; print(command_line_page(), end='')" > docs/command-line.md
 

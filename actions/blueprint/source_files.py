@@ -90,7 +90,8 @@ def _require_object(document: Document) -> None:
             raise document.error(BlueprintError, f"a Kubernetes object needs {key}.", key)
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata")
+        hint = "Write name instead of generateName." if "generateName" in (metadata or {}) else ""
+        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata", hint=hint)
 
 
 SHARED = "common"
@@ -474,7 +475,7 @@ class MergedDocument(Document):
                 continue
             if not isinstance(known.get(name), dict):
                 message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
-                raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
+                raise self.error(BlueprintError, message, *at, index, hint=known_names(known, name))
             place = (*at, index)
             document, source = self._origin(place)
             taken = {key: own.get(key), **deepcopy(known[name])}

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.parts import FieldTarget, Scalar
+from actions.blueprint.parts import FieldTarget, Scalar, nearest_name
 
 Manifest = dict[str, Any]
 """A Kubernetes object as plain data."""
 
 _STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
-_TEMPLATE_KEYS = ("template", "submitterPodTemplate")
+_TEMPLATE_KEYS = ("template", "submitterPodTemplate", "leaderTemplate", "workerTemplate")
 _FORMAT = re.compile(r"%(?:%|s|d|0[1-9]d)")
 
 
@@ -88,7 +88,28 @@ def find(target: FieldTarget, objects: Sequence[Manifest]) -> Slot:
     Raises:
         BlueprintError: It matches nothing, or more than once. The error bears no position: the caller adds it.
     """
-    return only(list(_slots(target, _object(target, objects))), describe(target))
+    manifest = _object(target, objects)
+    slots = list(_slots(target, manifest))
+    if not slots and target.path and not target.container and (hint := _way_out(target, manifest)):
+        raise BlueprintError(f"the target {describe(target)} matches nothing.", hint=hint)
+    return only(slots, describe(target))
+
+
+def _way_out(target: FieldTarget, manifest: Manifest) -> str:
+    """Return what would match instead of a path that does not; empty if nothing is like it."""
+    for parent, key in _places(target.path, manifest):
+        words = parent[key] if isinstance(parent[key], list) else ()
+        found = [index for index, word in enumerate(words) if str(word).startswith(target.arg)]
+        if target.arg and found:
+            percent = target.arg.replace("%", "%%")
+            return f"That is a list: write path: {target.path}[{found[0]}] and format: '{percent}%s', without arg."
+        return ""
+    node: Any = manifest
+    for step in _steps(target.path):
+        if not _has(node, step):
+            return nearest_name(str(step), [*node], "There") if isinstance(node, dict) and isinstance(step, str) else ""
+        node = node[step]
+    return ""
 
 
 def write_into(target: FieldTarget, objects: Sequence[Manifest], value: Any) -> None:

@@ -22,6 +22,7 @@ from tui.cli.options import (
     console_options,
     duration_in_seconds,
     factor_of,
+    input_file,
     known_words,
     listing_option,
     listing_options,
@@ -236,7 +237,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
-    _blueprints(commands)
+    _blueprints(commands, cluster)
     _validate(commands)
     _mirror(commands)
     _plan(commands)
@@ -392,12 +393,21 @@ def _read(commands: Commands) -> None:
     )
 
 
-def _blueprints(commands: Commands) -> None:
-    blueprints = commands.add_parser("blueprints", help="list the blueprints, or show one")
+def _blueprints(commands: Commands, cluster: Options) -> None:
+    blueprints = commands.add_parser("blueprints", help="list the blueprints, show one, begin or add one")
     output_option(blueprints)
     verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
     listing = verbs.add_parser("list", help="list all blueprints, as without a verb")
     output_option(listing, suppress=True)
+    new = verbs.add_parser("new", help="begin a blueprint from a manifest, or from a job of the cluster")
+    new.add_argument("id", metavar="ID", help="its id: lower case, digits and -")
+    where = "a manifest file, - for stdin, or KIND/NAME of a job that runs"
+    new.add_argument("--from", dest="source", required=True, metavar="SOURCE", help=where)
+    new.add_argument(
+        "--to", type=Path, metavar="DIR", help="the folder to write (default: ID in blueprints of the settings folder)"
+    )
+    new.add_argument("--log", type=input_file, metavar="FILE", help="a log of it: its metrics become the charts")
+    add_options(new, cluster, suppress=True)
     show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
     output_option(show, suppress=True)

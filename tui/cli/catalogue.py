@@ -98,10 +98,17 @@ def _validate(options: Namespace) -> int:
     return BAD_FILE if errors else 0
 
 
+def _new(options: Namespace) -> int:
+    from tui.cli.new_blueprint import run
+
+    return run(options)
+
+
 _VERBS = {
     None: _list,
     "list": _list,
     "show": _show,
+    "new": _new,
     "add": add_blueprint,
     "update": update_blueprints,
     "remove": remove_blueprint,

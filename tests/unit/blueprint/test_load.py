@@ -160,7 +160,7 @@ def test_stages_in_a_circle_are_an_error(tmp_path: Path) -> None:
     ("old", "new", "hint"),
     [
         ("kind: job", "kind: jobb", "Did you mean 'job'?"),
-        ("kind: job", "kind: zzz", "Known: terraform, kubeconfig, manifests, helm, check, storage, network"),
+        ("kind: job", "kind: zzz", "not one of terraform, kubeconfig, manifests, helm, check, storage, network"),
         ("target: {api_version", "target: {api_versoin", "Did you mean 'api_version'?"),
     ],
 )
