@@ -41,6 +41,7 @@ from actions.sandbox.clientkit.kinds import (
     SERVICES,
     kind_named,
 )
+from tests.realnode.harness.sources import operator_sources
 from tests.realnode.history import Document, Seen
 from tests.realnode.operator_jobs import Condition, OperatorJob
 from tests.support.applying import apply_all
@@ -108,13 +109,15 @@ async def applied(client: ApiClient, manifests: Sequence[Document]) -> AsyncIter
 
 
 def all_operators(mirror: Path) -> Sequence[Document]:
-    """Return the manifests of all operators of the blueprints, as launches install them."""
+    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them."""
+    wanted = {source.name for source in operator_sources()}
     found: dict[str, Sequence[Any]] = {}
     for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
         blueprint = load_blueprint(path.parent)
         for stage in blueprint.stages:
-            if isinstance(stage, ManifestsStage) and stage.source is not None and stage.source.name not in found:
-                found[stage.source.name] = stage_manifests(
+            source = stage.source if isinstance(stage, ManifestsStage) else None
+            if source is not None and source.name in wanted - found.keys():
+                found[source.name] = stage_manifests(
                     blueprint, stage.id, bind(blueprint, {}), run_id="realnode", outputs={}, mirrors=[mirror]
                 )
     return [one for name in sorted(found, reverse=True) for one in found[name]]  # Volcano before KubeRay
