@@ -34,7 +34,12 @@ from tui.textual_private import screen_text
 WEST = "arn:aws:eks:us-west-2:111122223333:cluster/west"
 EAST = "arn:aws:eks:us-east-1:444455556666:cluster/east"
 SIZE = (160, 45)
-_KINDS = {"v1": [("nodes", "Node", False), ("pods", "Pod", True), ("namespaces", "Namespace", False)]}
+_RESOURCES = [
+    {"resource": name, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list", "patch"]}
+    for name, kind, scope in (
+        ("nodes", "Node", "Cluster"), ("pods", "Pod", "Namespaced"), ("namespaces", "Namespace", "Cluster")
+    )
+]  # fmt: skip
 
 
 class Cluster:
@@ -59,11 +64,16 @@ class Cluster:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.34.0"})
         if request.path == "/api/v1":
-            names = ("name", "kind", "namespaced")
-            found = [dict(zip(names, one, strict=True)) | {"verbs": ["get", "list", "patch"]} for one in _KINDS["v1"]]
-            return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": found})
+            listed = [
+                {"name": one["resource"], "namespaced": one["scope"] == "Namespaced", "verbs": one["verbs"]}
+                | cast("dict[str, str]", one["responseKind"])
+                for one in _RESOURCES
+            ]
+            return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": listed})
         if request.path in ("/apis", "/api"):
-            return web.json_response({"kind": "APIGroupList", "groups": [], "versions": ["v1"]})
+            found = [{"metadata": {}, "versions": [{"version": "v1", "resources": _RESOURCES}]}]
+            items = found if request.path == "/api" else []
+            return web.json_response({"kind": "APIGroupDiscoveryList", "items": items})
         if request.path == "/api/v1/nodes/n1":
             if request.method == "PATCH":
                 self.patched.append(request.path)
