@@ -67,7 +67,7 @@ durations: $(COMPILED)-parts $(COMPILED)-wholes  ## write tests/support/duration
 snapshots: $(STAMP)  ## write the screens in tests/snapshots anew, to be reviewed with git diff
 	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest tests/snapshots
 
-check: lint types layers test integration  ## what CI runs
+check: lint types layers site test integration  ## what CI runs
 
 lint: $(STAMP)  ## format, lint
 	$(BIN)/ruff format --check .

@@ -406,7 +406,12 @@ def _blueprints(commands: Commands, cluster: Options) -> None:
     new.add_argument(
         "--to", type=Path, metavar="DIR", help="the folder to write (default: ID in blueprints of the settings folder)"
     )
-    new.add_argument("--log", type=input_file, metavar="FILE", help="a log of it: its metrics become the charts")
+    new.add_argument(
+        "--log",
+        type=input_file,
+        metavar="FILE",
+        help="a log of it: its metrics become the charts, and a rehearsal plays it",
+    )
     add_options(new, cluster, suppress=True)
     show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, UsageError
 from actions.base.files import config_folder, expanded, private_directory, require_folder, shipped_blueprints
+from actions.base.untrusted import redact
 from actions.base.yamldoc import read_input
 from actions.blueprint.begin.job_manifests import without_server_fields
 from actions.blueprint.begin.new_blueprint import NewBlueprint, Place, begin_blueprint
@@ -27,6 +28,8 @@ from tui.present.subject import Subject, parse_subject
 _MOST_CHARTS = 6
 _TAIL_LINES = 5000
 _LOSS = "train_loss"
+_MOST_LOG_BYTES = 1 << 20
+"""Of a log: each run keeps a copy of it, as of all files of its blueprint."""
 
 
 def run(options: Namespace) -> int:
@@ -60,11 +63,17 @@ def _require_free(blueprint_id: str, folder: Path) -> None:
 def _begun(options: Namespace) -> tuple[NewBlueprint, list[str]]:
     """Return the blueprint, and sentences on what is not known of it."""
     path = STDIN if options.source == "-" else Path(options.source)
-    metrics = _metrics_in_file(options.log) if options.log else []
+    log = (
+        read_input(options.log, kind=BlueprintError, limit_bytes=_MOST_LOG_BYTES, may_be_pipe=True)
+        if options.log
+        else b""
+    )
+    metrics = _metrics_of(log, options.log) if log else []
     if options.source == "-" or path.exists():
         data = read_input(path, kind=BlueprintError, may_be_pipe=True)
         shown = "stdin" if options.source == "-" else options.source
-        return begin_blueprint(options.id, data, source=shown, metrics=metrics), []
+        text = redact(log.decode(errors="replace"))
+        return begin_blueprint(options.id, data, source=shown, metrics=metrics, log=text), []
     subject = parse_subject(options.source, default_namespace="")
     if subject.row is None or not subject.row.is_watched or "/" not in options.source:
         raise UsageError(
@@ -74,13 +83,13 @@ def _begun(options: Namespace) -> tuple[NewBlueprint, list[str]]:
     row = subject.row
 
     async def ask(session: KubeSession) -> tuple[NewBlueprint, list[str]]:
-        return await _of_live(session, options, row, subject, metrics)
+        return await _of_live(session, options, row, subject, log)
 
     return ask_cluster(options, ask)
 
 
 async def _of_live(
-    session: KubeSession, options: Namespace, row: KubeKind, subject: Subject, metrics: Sequence[str]
+    session: KubeSession, options: Namespace, row: KubeKind, subject: Subject, log: bytes
 ) -> tuple[NewBlueprint, list[str]]:
     from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 
@@ -91,7 +100,9 @@ async def _of_live(
     context = parse_context_name(session.context)
     place = Place(context.cluster, context.region, namespace) if context.region else Place(namespace=namespace)
     source = ref.describe()
-    new = begin_blueprint(options.id, data, source=source, place=place, metrics=metrics)
+    text = redact(log.decode(errors="replace"))
+    metrics = _metrics_of(log, options.log) if log else []
+    new = begin_blueprint(options.id, data, source=source, place=place, metrics=metrics, log=text)
     if metrics:
         return new, []
     try:
@@ -116,14 +127,12 @@ async def _metrics_of_pods(session: KubeSession, namespace: str, selector: str) 
     return []
 
 
-def _metrics_in_file(path: Path) -> list[str]:
+def _metrics_of(data: bytes, path: Path) -> list[str]:
     """Return the metrics of a log.
 
     Raises:
         UsageError: It has none.
-        BlueprintError: It cannot be read.
     """
-    data = read_input(path, kind=BlueprintError, limit_bytes=64 << 20, may_be_pipe=True)
     found = _metrics_in(data)
     if not found:
         raise UsageError(f"No metric is in {path}.", hint=f"eksml-tui read log {path} shows what is recognised.")

@@ -50,6 +50,7 @@ from actions.blueprint.stages import (
     LoadTool,
     LogWatch,
     ManifestsStage,
+    Rehearsal,
     StageWatch,
 )
 from actions.blueprint.targets import Manifest
@@ -57,6 +58,9 @@ from actions.cluster.kinds import KubeKind
 from actions.cluster.objects.editing import yaml_text
 from actions.fleet.node_amounts import GPU
 
+_LOG = "train.log"
+_BUSY = "90%"
+"""The load of accelerators in a rehearsal, which a log does not have."""
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
@@ -121,7 +125,13 @@ class _ManifestPart(msgspec.Struct):
 
 
 def begin_blueprint(
-    blueprint_id: str, data: bytes, *, source: str, place: Place | None = None, metrics: Sequence[str] = ()
+    blueprint_id: str,
+    data: bytes,
+    *,
+    source: str,
+    place: Place | None = None,
+    metrics: Sequence[str] = (),
+    log: str = "",
 ) -> NewBlueprint:
     """Make a blueprint of manifests with one job.
 
@@ -131,6 +141,7 @@ def begin_blueprint(
         source: Where they are from, for messages and comments.
         place: The cluster.
         metrics: What a log of the job has, for the charts.
+        log: A log of it, by which the embedded cluster plays the job; empty for none.
 
     Raises:
         BlueprintError: It is not strict YAML, has no job or several, or holds what must not be copied; with its place.
@@ -143,7 +154,7 @@ def begin_blueprint(
             message = f"it is a template: {', '.join(unfilled[:8])} has to be filled in first."
             hint = "Export the values, and run: envsubst < FILE | eksml-tui blueprints new ID --from -"
             raise BlueprintError(message, hint=hint)
-        return _Draft(blueprint_id, parts, job, place or Place()).finished(source, metrics)
+        return _Draft(blueprint_id, parts, job, place or Place()).finished(source, metrics, log)
     except BlueprintError as error:
         raise error if error.file else BlueprintError(error.text, file=source, hint=error.hint) from error
 
@@ -231,12 +242,12 @@ class _Draft:
                     hint="Put it into a Secret of the cluster, and let the pods take it from there.",
                 )  # fmt: skip
 
-    def finished(self, source: str, metrics: Sequence[str]) -> NewBlueprint:
+    def finished(self, source: str, metrics: Sequence[str], log: str) -> NewBlueprint:
         """Return the files."""
         operators = self._operators()
         holdings = self._holdings()
         watch = self._watch(metrics)
-        stages = list(self._stages(operators, holdings, watch))
+        stages = list(self._stages(operators, holdings, watch, has_log=bool(log)))
         parameters = self._parameters(operators)
         document = {
             "schema": SCHEMA,
@@ -260,6 +271,8 @@ class _Draft:
         for part, file in self._parts:
             files[file] = files.get(file, "") + part.text
         files["README.md"] = self._readme(source)
+        if log and self._row.ends:
+            files[_LOG] = log
         return NewBlueprint(
             job=self._title(),
             files={name: content.encode() for name, content in files.items()},
@@ -313,7 +326,7 @@ class _Draft:
         )
 
     def _stages(
-        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch
+        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch, *, has_log: bool
     ) -> Iterator[dict[str, Any]]:
         yield _stage(KubeconfigStage(id="kubeconfig", title="Access", expect=Expectation(1, 30)))
         needs: tuple[str, ...] = ("kubeconfig",)
@@ -349,7 +362,9 @@ class _Draft:
             "watch": watch,
         }
         if self._row.ends:
-            yield _stage(JobStage(expect=Expectation(300, 7200), target=target, **common))
+            load = _BUSY if self._chosen.devices else "0%"
+            played = Rehearsal(log=_LOG, load=load) if has_log else None
+            yield _stage(JobStage(expect=Expectation(300, 7200), target=target, rehearsal=played, **common))
         else:
             yield _stage(ManifestsStage(expect=Expectation(60, 900), ready=(target,), **common))
 
