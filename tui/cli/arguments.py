@@ -22,7 +22,6 @@ from tui.cli.options import (
     console_options,
     duration_in_seconds,
     factor_of,
-    input_file,
     known_words,
     listing_option,
     listing_options,
@@ -34,6 +33,7 @@ from tui.cli.options import (
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
+from tui.cli.sharing.arguments import blueprint_commands
 from tui.cli.tables import FORMATS
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
-    _blueprints(commands, cluster)
+    blueprint_commands(commands, cluster)
     _validate(commands)
     _mirror(commands)
     _plan(commands)
@@ -391,44 +391,6 @@ def _read(commands: Commands) -> None:
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
     )
-
-
-def _blueprints(commands: Commands, cluster: Options) -> None:
-    blueprints = commands.add_parser("blueprints", help="list the blueprints, show one, begin or add one")
-    output_option(blueprints)
-    verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
-    listing = verbs.add_parser("list", help="list all blueprints, as without a verb")
-    output_option(listing, suppress=True)
-    new = verbs.add_parser("new", help="begin a blueprint from a manifest, or from a job of the cluster")
-    new.add_argument("id", metavar="ID", help="its id: lower case, digits and -")
-    where = "a manifest file, - for stdin, or KIND/NAME of a job that runs"
-    new.add_argument("--from", dest="source", required=True, metavar="SOURCE", help=where)
-    new.add_argument(
-        "--to", type=Path, metavar="DIR", help="the folder to write (default: ID in blueprints of the settings folder)"
-    )
-    new.add_argument(
-        "--log",
-        type=input_file,
-        metavar="FILE",
-        help="a log of it: its metrics become the charts, and a rehearsal plays it",
-    )
-    add_options(new, cluster, suppress=True)
-    show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
-    show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
-    output_option(show, suppress=True)
-    adding = verbs.add_parser("add", help="add a blueprint of a git repository, pinned by its commit; nothing is run")
-    adding.add_argument("origin", metavar="GIT[@REF][//PATH]", help="repository; branch, tag or commit; folder in it")
-    updating = verbs.add_parser(
-        "update", help="show what has changed in its repository since it was added, and take it"
-    )
-    updating.add_argument(
-        "names", nargs="*", default=[], metavar="ID", help="the blueprints (default: all that were added)"
-    )
-    updating.add_argument("--ref", default="", metavar="REF", help="another branch, tag or commit from now on")
-    removing = verbs.add_parser("remove", help="remove a blueprint that was added; its runs have copies of their own")
-    removing.add_argument("blueprint", metavar="ID", help="the blueprint")
-    for changing in (adding, updating, removing):
-        changing.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _validate(commands: Commands) -> None:
