@@ -118,7 +118,7 @@ STEPS = {
     "integer": ("- wait: {nodes: {count: %s}}" % ("9" * 5000), "more than 64 digits"),
     "hexadecimal": ("- wait: {nodes: {count: 0x%s}}" % ("f" * 900_000), "more than 64 digits"),
     "within": ("- wait: {text: x, within: %s}" % ("9" * 5000), "more than 64 digits"),
-    "within-text": ("- wait: {text: x, within: '%ss'}" % ("9" * 5000), "is not above zero"),
+    "within-text": ("- wait: {text: x, within: '%ss'}" % ("9" * 5000), "is not a duration"),
     "text": ('- wait: {text: "("}', "not a usable regular expression"),
     "log": ('- wait: {log: "(?!x)"}', "look-around"),
     "pods": ('- wait: {pods: {name: "["}}', "not a usable regular expression"),

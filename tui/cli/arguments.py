@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from tui.cli.blueprint_options import blueprint_commands
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
     RUN,
@@ -33,7 +34,6 @@ from tui.cli.options import (
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
-from tui.cli.sharing.arguments import blueprint_commands
 from tui.cli.tables import FORMATS
 
 if TYPE_CHECKING:
