@@ -96,7 +96,7 @@ class _Status:
 
     @property
     def change(self) -> Document:
-        """What differs from before."""
+        """The fields that differ from before."""
         wanted = {**self.fields, "conditions": self.conditions or None}
         return {name: value for name, value in wanted.items() if self.before.get(name) != value}
 
