@@ -10,14 +10,14 @@ SOURCES = $(shell find actions assets blueprints tests tui -name '*.py')
 # Where it is set, every start of a program compiles our modules anew, and every worker of pytest all tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test integration durations snapshots check lint types layers lock reference site pictures clean bench realcluster realnode schedules fuzz
+.PHONY: help demo test integration durations snapshots check lint types layers lock release reference site pictures clean bench realcluster realnode schedules fuzz
 .DEFAULT_GOAL := help
 
 help:  ## what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 LOCK = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
-	--no-emit-trusted-host --no-emit-find-links --no-annotate
+	--no-emit-trusted-host --no-emit-find-links --no-annotate $(ARGS)
 # Modules are compiled when they are first imported: most of what is installed never is.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
@@ -79,14 +79,26 @@ types: $(STAMP)  ## mypy --strict
 layers: $(STAMP)  ## who may import whom
 	$(BIN)/lint-imports
 
-lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it
+lock: $(STAMP)  ## write both lock files anew from pyproject.toml: of the program, and what its developers need beside it; ARGS=--upgrade for the newest
 	$(PIP) pip-tools
 	$(LOCK) --extra demo --build-deps-for wheel --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
 	@grep --line-regexp --fixed-strings --invert-match --file requirements.lock requirements-dev.lock > $(VENV)/dev.lock
 	@mv $(VENV)/dev.lock requirements-dev.lock
 
-reference: $(STAMP)  ## docs/keys.md and docs/command-line.md anew from their tables
+# The same bytes from the same commit, whenever and wherever: times in both archives are the commit's.
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: $(STAMP)  ## wheel, sdist, the list of what they need (CycloneDX) and checksums, in dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	sed "s/^dynamic = .*/version = \"$$($(BIN)/eksml-tui --version | cut -d' ' -f2)\"/" pyproject.toml > $(VENV)/release.toml
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject $(VENV)/release.toml --output-reproducible \
+		--output-file dist/eksml-tui.cdx.json
+	cd dist && sha256sum * > SHA256SUMS
+
+reference: $(STAMP)  ## docs/keys.md, docs/command-line.md and docs/blueprint-keys.md anew from their tables
+	$(BIN)/python -P -c "from actions.blueprint.structure.key_reference import reference_page; print(reference_page(), end='')" \
+		> docs/blueprint-keys.md
 	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 	$(BIN)/python -P -c "from tui.cli.manual.page import command_line_page; print(command_line_page(), end='')" > docs/command-line.md
 

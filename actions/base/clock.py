@@ -68,9 +68,25 @@ def parse_rfc3339(text: str) -> datetime:
         raise ValueError(f"{text[:40]!r} is not a timestamp") from error
 
 
+def stamp_seconds(stamp: object) -> float:
+    """Return a timestamp of a document in seconds since the epoch; 0.0 for anything else."""
+    try:
+        return parse_rfc3339(stamp).timestamp() if isinstance(stamp, str) and stamp else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+
+
 def format_rfc3339(moment: datetime) -> str:
     """Write a moment as Kubernetes does: UTC, whole seconds, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def timestamp_of(at: float | None) -> str | None:
+    """Write seconds since the epoch as `format_rfc3339` does; `None` for what is unknown, or in no calendar."""
+    try:
+        return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
+    except (OverflowError, ValueError, OSError):  # a damaged journal may hold any number
+        return None
 
 
 def time_of_day(at: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Collection, Sequence
 from itertools import pairwise
@@ -79,6 +80,18 @@ def rough_duration(seconds: float) -> str:
     """Format a duration in one unit, rounded down: `42s`, `3m`, `2h`, `4d`."""
     whole = int(min(seconds, _LONGEST_SECONDS)) if seconds > 0 else 0
     return next((f"{whole // size}{name}" for name, size in UNITS if whole >= size), "0s")
+
+
+_UNIT_SECONDS = {"y": 31_536_000, **dict(UNITS)}
+_DURATION = re.compile("".join(rf"(?:(\d{{1,9}}(?:\.\d{{1,3}})?){unit})?" for unit in _UNIT_SECONDS), re.ASCII)
+
+
+def seconds_in(text: str) -> float | None:
+    """Read a duration such as `90s`, `1h30m`, `1.5h` or `2d3h`; `None` for anything else."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not text:
+        return None
+    return sum(float(part or 0) * size for part, size in zip(found.groups(), _UNIT_SECONDS.values(), strict=True))
 
 
 def duration_range(low_seconds: float, high_seconds: float, *, is_rough: bool = True) -> str:

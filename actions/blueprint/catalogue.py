@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.decoding import convert
 from actions.base.errors import BlueprintError, UnknownNameError
 from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document
@@ -27,19 +26,16 @@ from actions.blueprint.model import (
     Results,
     SecretObject,
 )
-from actions.blueprint.parts import BlueprintProblem, Expectation, Name, Where, nearest_name
+from actions.blueprint.parts import BlueprintProblem, Name, Where, nearest_name
 from actions.blueprint.references import access_problems
-from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
+from actions.blueprint.structure.mistakes import decode_part, mistake_in
 
 T = TypeVar("T")
 
 _KEYS = (*(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder"), CHECKS)
-_UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
-_MISSING = "Object missing required field"
-_PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\[\.\.\.\]")
-_BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 def load_blueprint(folder: Path) -> Blueprint:
@@ -106,7 +102,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
     for key in ("id", "title", "summary"):
         if not isinstance(value.get(key), str):
             raise document.error(BlueprintError, f"{key} must be a text.", key)
-    if _BLUEPRINT_ID.fullmatch(value["id"]) is None:
+    if BLUEPRINT_ID.fullmatch(value["id"]) is None:
         message = f"{value['id']!r} is not an id."
         raise document.error(BlueprintError, message, "id", hint="Use lower case, digits and -.")
     blueprint = Blueprint(
@@ -165,55 +161,17 @@ def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:
 
 def _convert(document: Document, value: Any, kind: Any, where: Where, *, is_whole: bool = True) -> Any:
     try:
-        return convert(value, kind, dec_hook=_decoded)
+        return decode_part(value, kind)
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `$")
-        if not is_whole and text.startswith(_MISSING):
+        found = mistake_in(value, kind, error)
+        place = (*where, *found.where)
+        if found.missing and not is_whole:
             return None
-        found = (*where, *_steps_of(path.rstrip("`"), value))
-        steps = found[len(where) :]
-        unknown = _UNKNOWN_KEY.search(text)
-        if unknown is None:
-            tags = tags_at(kind, value, steps)
-            hint = nearest_name(str(_at(value, steps)), tags, "Known") if tags else ""
-            raise document.error(BlueprintError, f"{_named(found)}: {_sentence(text)}", *found, hint=hint) from error
-        hint = nearest_name(unknown[1], keys_at(kind, value, steps))
-        raise document.error(BlueprintError, f"unknown key {unknown[1]!r}.", *found, unknown[1], hint=hint) from error
-
-
-def _decoded(kind: type, value: Any) -> Any:
-    if kind is Expectation and isinstance(value, str):
-        return Expectation.parse(value)
-    raise ValueError(f"{value!r} is not a valid {kind.__name__.lower()}")
-
-
-def _steps_of(path: str, value: Any) -> list[str | int]:
-    """The steps of msgspec's path. It hides mapping keys as `[...]`: what follows them is left out."""
-    steps: list[str | int] = []
-    for match in _PATH_STEP.finditer(path):
-        if match[1] is None and match[2] is None:
-            break
-        step: str | int = match[1] if match[1] is not None else int(match[2])
-        if step not in (value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()):
-            break
-        value = value[step]
-        steps.append(step)
-    return steps
-
-
-def _at(value: Any, steps: Where) -> Any:
-    for step in steps:
-        value = value[step]
-    return value
-
-
-def _named(where: Where) -> str:
-    return ".".join(str(step) for step in where)
-
-
-def _sentence(text: str) -> str:
-    plain = text.replace("`", "'").replace("Object missing", "there is no").replace("required field", "key")
-    return plain[0].lower() + plain[1:].rstrip(".") + "."
+        if found.unknown:
+            message = f"unknown key {found.unknown!r}."
+            raise document.error(BlueprintError, message, *place, found.unknown, hint=found.hint) from error
+        named = ".".join(str(step) for step in place)
+        raise document.error(BlueprintError, f"{named}{found.message}", *place, hint=found.hint) from error
 
 
 _ID = re.compile(r"""^id:\s*["']?([^\s"'#]+)""", re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 
 from actions.base.errors import BlueprintError, ParameterError
@@ -170,10 +171,12 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 f"{name} needs exactly one of product, sum, smallest, largest, ceil_div and floor_div (of two), "
                 "lookup and choose.",
             )
+        if item.choose is not None and bool(item.choose.among) is bool(item.choose.texts):
+            yield BlueprintProblem((*where, "choose"), f"choose of {name} needs exactly one of among and texts.")
         for operand in operands_of(item):
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(
-                    where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known)
+                    where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known, operand)
                 )
         known.add(name)
 
@@ -191,7 +194,9 @@ def _rules(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1], *rule.unlike[:1])
         for operand in operands:
             if isinstance(operand, str) and operand not in known:
-                yield BlueprintProblem(where, f"the rule uses {operand!r}, which is not defined.", known_names(known))
+                yield BlueprintProblem(
+                    where, f"the rule uses {operand!r}, which is not defined.", known_names(known, operand)
+                )
         yield from unknown_references((*where, "message"), rule.message, known)
 
 
@@ -205,18 +210,19 @@ def _graph(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             yield BlueprintProblem((*where, "id"), f"two stages are called {stage.id!r}.", "Rename one.")
         for position, need in enumerate(stage.needs):
             if need not in ids:
-                yield BlueprintProblem((*where, "needs", position), f"{stage.id} needs {need!r}, which is not a stage.")
+                message = f"{stage.id} needs {need!r}, which is not a stage."
+                yield BlueprintProblem((*where, "needs", position), message, known_names(ids, need))
             elif need not in placed:
                 message = f"{stage.id} needs {need}, which does not come before it."
                 yield BlueprintProblem((*where, "needs", position), message, "Move it up, or break the circle.")
         for name in stage.holds:
             if name not in blueprint.holdings:
                 message = f"{stage.id} holds {name!r}, which is not among holdings."
-                yield BlueprintProblem((*where, "holds"), message, known_names(set(blueprint.holdings)))
+                yield BlueprintProblem((*where, "holds"), message, known_names(blueprint.holdings, name))
         for name in stage.secrets:
             if name not in blueprint.secrets:
                 message = f"{stage.id} needs the secret {name!r}, which is not among secrets."
-                yield BlueprintProblem((*where, "secrets"), message, known_names(set(blueprint.secrets)))
+                yield BlueprintProblem((*where, "secrets"), message, known_names(blueprint.secrets, name))
         placed.add(stage.id)
 
 
@@ -236,7 +242,7 @@ def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             parameter = blueprint.parameters.get(name)
             if parameter is None:
                 message = f"the preset sets {name!r}, which is not a parameter."
-                yield BlueprintProblem((*where, "set", name), message, known_names(set(blueprint.parameters)))
+                yield BlueprintProblem((*where, "set", name), message, known_names(blueprint.parameters, name))
                 continue
             try:
                 read_value(name, parameter, value)
@@ -247,7 +253,7 @@ def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 stage = stages.get(stage_id)
                 if stage is None or (key == "roots" and not isinstance(stage, TerraformStage)):
                     message = f"the preset names the stage {stage_id!r}, which is not there or has no root."
-                    yield BlueprintProblem((*where, key, stage_id), message, known_names(set(stages)))
+                    yield BlueprintProblem((*where, key, stage_id), message, known_names(stages, stage_id))
 
 
 def _roots(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
@@ -273,7 +279,7 @@ def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             continue
         for name in sorted(set(stage.outputs) - IMAGE_OUTPUTS):
             message = f"{stage.id} reports {name!r}, which is not an output of an image stage."
-            yield BlueprintProblem(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS))
+            yield BlueprintProblem(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS, name))
         if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
             message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
             yield BlueprintProblem(("stages", index, "context"), message)
@@ -284,7 +290,7 @@ def _capacities(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if isinstance(stage, CapacityStage):
             for name in sorted(set(stage.outputs) - CAPACITY_OUTPUTS):
                 message = f"{stage.id} reports {name!r}, which is not an output of a capacity stage."
-                yield BlueprintProblem(("stages", index, "outputs"), message, known_names(CAPACITY_OUTPUTS))
+                yield BlueprintProblem(("stages", index, "outputs"), message, known_names(CAPACITY_OUTPUTS, name))
 
 
 def _root(
@@ -295,13 +301,15 @@ def _root(
     answered = {target.tfvar for target in answers if _is_for(target, stage)}
     wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables) | set(stage.values)
     for name in sorted(wired - set(declared)):
-        yield BlueprintProblem(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
+        message = f"{stage.id} sets the variable {name!r}, which {root} does not declare."
+        yield BlueprintProblem(where, message, known_names(declared, name))
     for name in sorted(name for name, is_needed in declared.items() if is_needed and name not in answered | wired):
         yield BlueprintProblem(
             where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default."
         )
     for name in sorted(set(stage.outputs) - found.outputs):
-        yield BlueprintProblem(where, f"{stage.id} reports {name!r}, which is not an output of {root}.")
+        message = f"{stage.id} reports {name!r}, which is not an output of {root}."
+        yield BlueprintProblem(where, message, known_names(found.outputs, name))
 
 
 def _targets(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
@@ -318,7 +326,9 @@ def _targets(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem
         for position, wire in enumerate(stage.sets):
             if wire.source not in reported or wire.source.partition(".")[0] not in ancestors_of(blueprint, stage):
                 message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
-                yield BlueprintProblem(("stages", index, "sets", position, "from"), message, known_names(reported))
+                yield BlueprintProblem(
+                    ("stages", index, "sets", position, "from"), message, known_names(reported, wire.source)
+                )
 
 
 def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, list[BlueprintError]]:
@@ -344,10 +354,12 @@ def _target(
         yield BlueprintProblem(where, wrong)
     elif target.tfvar:
         if not any(_declares(stage, target, roots) for stage in blueprint.stages):
-            yield BlueprintProblem(where, f"no Terraform root declares the variable {target.tfvar!r}.")
+            known = _declared_by(blueprint, roots)
+            message = f"no Terraform root declares the variable {target.tfvar!r}."
+            yield BlueprintProblem(where, message, known_names(known, target.tfvar))
     elif target.file not in files:
         yield BlueprintProblem(
-            (*where, "file"), f"{target.file!r} is not among the manifests of a stage.", known_names(set(files))
+            (*where, "file"), f"{target.file!r} is not among the manifests of a stage.", known_names(files, target.file)
         )
     elif (manifests := files[target.file]) is not None:
         try:
@@ -363,6 +375,15 @@ def _declares(stage: AnyStage, target: FieldTarget, roots: Roots) -> bool:
         return target.tfvar in roots(stage.root).variables
     except BlueprintError:  # `_roots` reports it
         return True
+
+
+def _declared_by(blueprint: Blueprint, roots: Roots) -> set[str]:
+    found: set[str] = set()
+    for stage in blueprint.stages:
+        if isinstance(stage, TerraformStage):
+            with suppress(BlueprintError):  # `_roots` reports it
+                found |= set(roots(stage.root).variables)
+    return found
 
 
 def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, FieldTarget]]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, holds
 from actions.blueprint.stages import JobStage, LogWatch
 
 _MOST_BYTES = 16 << 20
@@ -84,12 +85,13 @@ def _linked(path: Path, folder: Path) -> Iterator[Path]:
         yield path
 
 
-def rehearsals_of(blueprint: Blueprint) -> dict[str, object]:
+def rehearsals_of(blueprint: Blueprint, binding: Binding) -> dict[str, object]:
     """Return what pods of an embedded cluster print of each stage with a recorded log, by files of the copy."""
     found: dict[str, object] = {}
     for stage in blueprint.stages:
-        played = stage.rehearsal if isinstance(stage, JobStage) else None
-        if played is not None:
+        rehearsal = stage.rehearsal if isinstance(stage, JobStage) else None
+        if rehearsal is not None:
+            played = next((case for case in rehearsal.cases if holds(case.when, binding)), rehearsal)
             watched = (stage.watch.logs if stage.watch is not None else None) or LogWatch()
             found[stage.id] = {
                 "logs": played.logs,

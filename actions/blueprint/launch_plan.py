@@ -76,8 +76,8 @@ def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[st
 
 def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
     fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
-    for replicas in (value for key, value in spec.items() if key.endswith("ReplicaSpecs")):
-        for group in (replicas or {}).values():
+    for replicas in (value for key, value in spec.items() if key.endswith("eplicaSpecs")):
+        for group in replicas.values() if isinstance(replicas, dict) else replicas or ():  # HyperPod has a list
             count = int(group.get("replicas", 1))
             yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
     for task in spec.get("tasks") or ():  # of Volcano

@@ -72,14 +72,16 @@ class Lookup(Part, frozen=True, kw_only=True):
 
 
 class Choice(Part, frozen=True, kw_only=True):
-    """An operand chosen by the value of a parameter."""
+    """An operand or a word, chosen by the value of a parameter."""
 
     by: str
     """Name of the parameter."""
-    among: dict[str, Operand]
+    among: dict[str, Operand] = msgspec.field(default_factory=dict)
     """Value of the parameter, as text → operand."""
+    texts: dict[str, str] = msgspec.field(default_factory=dict)
+    """Instead of `among`: value of the parameter → word, such as a flag."""
     otherwise: Operand = ""
-    """For any other value; empty if there must be none."""
+    """For any other value; empty if there must be none. With `texts` a word."""
 
 
 class Derived(Part, frozen=True, kw_only=True):

@@ -23,11 +23,12 @@ from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import FieldTarget
 from actions.blueprint.source_files import parse_manifests
 from actions.blueprint.stages import ManifestsStage, Source
-from actions.blueprint.targets import Manifest, containers_of, find
+from actions.blueprint.targets import Manifest, containers_of, pod_specs_of, write_into
 from actions.cluster.kinds import is_namespaced
 
 MANIFEST_FILE = "manifest.yaml"
 SUM_FILE = "manifest.yaml.sha256"
+_UNPREFIXED = ("CustomResourceDefinition", "Namespace")
 MAX_BYTES = 16 << 20
 """Of a release. KubeRay 1.1.1 has 2.7 MB and training-operator 1.8.1 3.3 MB, nearly all of it schemas."""
 
@@ -152,7 +153,7 @@ def recipe_of(source: Source) -> str:
     """Return a digest of all that decides what `built_manifest` makes; empty for a release that is a single file."""
     if not source.files:
         return ""
-    steps = (tuple(source.files.items()), source.namespace, source.images, source.changes)
+    steps = (tuple(source.files.items()), source.namespace, source.prefix, source.images, source.changes)
     return digest_of(msgspec.json.encode(steps, order="sorted"))
 
 
@@ -173,17 +174,21 @@ def built_manifest(source: Source, files: Mapping[str, bytes]) -> bytes:
     ]
     for manifest in objects if source.namespace else ():
         _put_into(manifest, source.namespace)
+    if source.prefix:
+        _rename(objects, source.prefix)
     for image, other in source.images.items():
         _replace_image(source, objects, image, other)
     for change in source.changes:
         target = FieldTarget(file=source.name, kind=change.kind, name=change.name, path=change.path)
-        find(target, objects).write(change.value)
+        write_into(target, objects, change.value)
     texts = (msgspec.json.format(msgspec.json.encode(manifest), indent=1) for manifest in objects)
     return b"".join(b"---\n" + text + b"\n" for text in texts)
 
 
 def _put_into(manifest: Manifest, namespace: str) -> None:
     """Set the namespace wherever kustomize's `namespace` sets it, and in the services of webhooks."""
+    if manifest["kind"] == "Namespace":
+        manifest["metadata"]["name"] = namespace
     if is_namespaced(manifest["apiVersion"], manifest["kind"]):
         manifest["metadata"]["namespace"] = namespace
     for subject in _mappings(manifest.get("subjects")):
@@ -193,6 +198,28 @@ def _put_into(manifest: Manifest, namespace: str) -> None:
         service = (webhook.get("clientConfig") or {}).get("service")
         if service:
             service["namespace"] = namespace
+
+
+def _rename(objects: Sequence[Manifest], prefix: str) -> None:
+    """Put the prefix where kustomize's `namePrefix` puts it: before names, and before those that are of the release."""
+    names = {_name_of(each) for each in objects if each["kind"] not in _UNPREFIXED}
+    for manifest in objects:
+        for kind, holder, key in [(manifest["kind"], manifest["metadata"], "name"), *_references(manifest)]:
+            if f"{kind}/{holder.get(key)}" in names:
+                holder[key] = prefix + holder[key]
+
+
+def _references(manifest: Manifest) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the places in an object that name another one: its kind, and the mapping and key that have the name."""
+    for named in (*_mappings([manifest.get("roleRef")]), *_mappings(manifest.get("subjects"))):
+        yield named["kind"], named, "name"
+    for webhook in _mappings(manifest.get("webhooks")):
+        yield "Service", (webhook.get("clientConfig") or {}).get("service") or {}, "name"
+    for spec in pod_specs_of(manifest):
+        yield "ServiceAccount", spec, "serviceAccountName"
+        for volume in _mappings(spec.get("volumes")):
+            yield "Secret", volume.get("secret") or {}, "secretName"
+            yield "ConfigMap", volume.get("configMap") or {}, "name"
 
 
 def _mappings(items: Any) -> list[dict[str, Any]]:

@@ -92,13 +92,13 @@ def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable
 
 
 def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
-    said = argument_text(values[choice.by])
-    if said not in choice.among and choice.otherwise == "":
+    said, among = argument_text(values[choice.by]), choice.texts or choice.among
+    if said not in among and choice.otherwise == "":
         raise ParameterError(
-            f"{name} cannot be computed: {choice.by} is {said!r}.",
-            hint=f"Choose one of {', '.join(choice.among)}.",
+            f"{name} cannot be computed: {choice.by} is {said!r}.", hint=f"Choose one of {', '.join(among)}."
         )
-    return _resolved(choice.among.get(said, choice.otherwise), values)
+    chosen = among.get(said, choice.otherwise)
+    return chosen if choice.texts else _resolved(chosen, values)
 
 
 def _looked_up(lookup: Lookup, values: Values, instances: InstanceTable) -> int:

@@ -142,9 +142,11 @@ class BlueprintProblem(msgspec.Struct, frozen=True):
     """Instead of a message: an error of another file, with its own position."""
 
 
-def known_names(names: Collection[str]) -> str:
-    """A hint that lists the names; empty if there are none."""
-    return f"Known: {', '.join(sorted(names))}." if names else ""
+def known_names(names: Collection[str], wrong: str = "") -> str:
+    """A hint that lists the names, first the one that is most like a wrong one; empty if there are none."""
+    close = difflib.get_close_matches(wrong, names, n=1)
+    nearest = f"Did you mean {close[0]!r}? " if close else ""
+    return f"{nearest}Known: {', '.join(sorted(names))}." if names else ""
 
 
 def nearest_name(name: str, known: Collection[str], heading: str = "Known keys") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from itertools import chain
@@ -55,6 +56,7 @@ from actions.blueprint.stages import (
     TerraformStage,
 )
 from actions.blueprint.targets import describe
+from actions.telemetry.points import USUAL_METRICS
 
 
 def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
@@ -72,6 +74,9 @@ def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for text in _texts(stage):
             yield from _unknown_outputs(blueprint, stage, where, text)
         yield from _condition(blueprint, stage.when, (*where, "when"), stage.id)
+        played = stage.rehearsal if isinstance(stage, JobStage) else None
+        for position, case in enumerate(played.cases if played is not None else ()):
+            yield from _condition(blueprint, case.when, (*where, "rehearsal", "cases", position, "when"), stage.id)
         if isinstance(stage, CheckStage | CapacityStage):
             key, checks = ("checks", stage.checks) if isinstance(stage, CheckStage) else ("quotas", stage.quotas)
             for position, check in enumerate(checks):
@@ -105,7 +110,7 @@ def operands_of(item: Derived) -> tuple[Operand, ...]:
     """Return the numbers, and the names of values, that a derived value is computed from."""
     looked_up = (item.lookup.instance,) if item.lookup is not None else ()
     chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
-    if item.choose is not None and item.choose.otherwise != "":
+    if item.choose is not None and item.choose.otherwise != "" and not item.choose.texts:
         chosen = (*chosen, item.choose.otherwise)
     numbers = (*item.product, *item.sum, *item.smallest, *item.largest, *item.ceil_div, *item.floor_div)
     return (*numbers, *looked_up, *chosen)
@@ -135,7 +140,8 @@ def _outputs_of_export(blueprint: Blueprint, export: ExportDestination) -> Itera
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
     for source, output in OUTPUT_REFERENCE.findall(export.service_account):
         if f"{source}.{output}" not in reported:
-            yield BlueprintProblem(where, f"${{{source}.{output}}} is not reported by a stage.", known_names(reported))
+            message = f"${{{source}.{output}}} is not reported by a stage."
+            yield BlueprintProblem(where, message, known_names(reported, f"{source}.{output}"))
 
 
 def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[BlueprintProblem]:
@@ -143,7 +149,7 @@ def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Blu
     for name in REFERENCE.findall(text):
         if name not in known:
             yield BlueprintProblem(
-                where, f"${{{name}}} is neither a parameter nor a derived value.", known_names(known)
+                where, f"${{{name}}} is neither a parameter nor a derived value.", known_names(known, name)
             )
 
 
@@ -178,18 +184,20 @@ def _texts(stage: AnyStage) -> Iterator[str]:
             yield from (stage.repository, stage.tag, *stage.build_args.values())
         case JobStage():
             yield from _texts_of_verdict(stage.verdict)
-        case TerraformStage() | ManifestsStage() | StorageStage() | PodStage():
+            yield from stage.environment.values()
+        case ManifestsStage():
+            yield from stage.environment.values()
+        case TerraformStage() | StorageStage() | PodStage():
             pass  # their keys hold names; values reach their files by targets
         case _:
             assert_never(stage)
-    if stage.watch is not None:
-        yield from _texts_of_watch(stage.watch)
+    yield from _texts_of_watch(stage.watch)
 
 
-def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
-    if watch.progress is not None:
+def _texts_of_watch(watch: StageWatch | None) -> Iterator[str]:
+    if watch is not None and watch.progress is not None:
         yield from (watch.progress.total, *watch.progress.folders)
-    if watch.logs is not None:
+    if watch is not None and watch.logs is not None:
         yield watch.logs.file
 
 
@@ -224,7 +232,7 @@ def _unknown_outputs(blueprint: Blueprint, stage: AnyStage, where: Where, text: 
     for source, output in OUTPUT_REFERENCE.findall(text):
         if f"{source}.{output}" not in reported:
             message = f"{stage.id} takes ${{{source}.{output}}}, which no stage before it reports."
-            yield BlueprintProblem(where, message, known_names(reported))
+            yield BlueprintProblem(where, message, known_names(reported, f"{source}.{output}"))
 
 
 def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[BlueprintProblem]:
@@ -248,7 +256,7 @@ def _condition(
     parameter = blueprint.parameters.get(condition.parameter)
     if parameter is None:
         message = f"{who} depends on {condition.parameter!r}, which is not a parameter."
-        yield BlueprintProblem((*where, "parameter"), message, known_names(blueprint.parameters))
+        yield BlueprintProblem((*where, "parameter"), message, known_names(blueprint.parameters, condition.parameter))
         return
     for value in condition.is_:
         try:
@@ -393,6 +401,11 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             continue
         where = ("stages", index, "watch")
         logs = stage.watch.logs
+        for position, name in enumerate(stage.watch.charts):
+            if meant := _metric_like(name):
+                message = f"{stage.id} has a chart of {name!r}, which no log has."
+                hint = f"Did you mean {meant!r}? Usual: {', '.join(USUAL_METRICS)}; else the trainer's own names."
+                yield BlueprintProblem((*where, "charts", position), message, hint)
         if logs is not None:
             yield from _logs((*where, "logs"), stage.id, logs)
         elif stage.watch.accelerator is not LoadTool.NONE and not stage.watch.devices:
@@ -401,6 +414,18 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if logs is not None and not logs.pods and isinstance(stage, JobStage) and stage.rehearsal is not None:
             message = f"{stage.id} is rehearsed with a log that its pods print, but watches another one."
             yield BlueprintProblem(("stages", index, "rehearsal"), message, "Name the pods under watch.logs.pods.")
+
+
+def _metric_like(name: str) -> str:
+    """Return the usual metric that a name is another spelling of; empty for one that may be a trainer's own."""
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    if name in USUAL_METRICS or "/" in name:
+        return ""
+    if plain in ("loss", "trainingloss"):
+        return "train_loss"
+    spellings = {metric.replace("_", ""): metric for metric in USUAL_METRICS}
+    close = difflib.get_close_matches(plain, spellings, n=1, cutoff=0.9)
+    return spellings[close[0]] if close else ""
 
 
 def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[BlueprintProblem]:

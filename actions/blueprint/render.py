@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from actions.base.errors import BlueprintError, ConfigError
 from actions.base.own_images import BUSYBOX, PUBLIC_REGISTRY, own_image
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.operators import operator_manifests, without_those_of
-from actions.blueprint.parameters import Binding, makes_cluster, skipped_stages
+from actions.blueprint.parameters import Binding, fill, makes_cluster, skipped_stages
 from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import empty_variables, read_manifests, variables_of
-from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
+from actions.blueprint.stages import AnyStage, JobStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, containers_of, find, target_value, templates_of
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.kinds import is_namespaced
@@ -112,7 +113,17 @@ def own_objects(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs
         if wire.file in files:
             value = _output(stage, wire.source, outputs)
             find(wire, files[wire.file]).write(target_value(value, wire.format))
-    return [item for objects in files.values() for item in objects]
+    made = [item for objects in files.values() for item in objects]
+    if isinstance(stage, ManifestsStage | JobStage):
+        variables = {name: fill(text, binding.everything) for name, text in stage.environment.items()}
+        for container in (each for item in made for each in containers_of(item) if variables):
+            _set_variables(container, variables)
+    return made
+
+
+def _set_variables(container: dict[str, Any], variables: Mapping[str, str]) -> None:
+    kept = [each for each in container.get("env") or () if each.get("name") not in variables]
+    container["env"] = [*({"name": name, "value": text} for name, text in variables.items()), *kept]
 
 
 def tfvars_of(

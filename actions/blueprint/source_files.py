@@ -90,7 +90,8 @@ def _require_object(document: Document) -> None:
             raise document.error(BlueprintError, f"a Kubernetes object needs {key}.", key)
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata")
+        hint = "Write name instead of generateName." if "generateName" in (metadata or {}) else ""
+        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata", hint=hint)
 
 
 SHARED = "common"
@@ -137,7 +138,8 @@ def _shared_files(blueprint: Blueprint) -> dict[str, Path]:
 
 def recorded_logs(stage: AnyStage) -> tuple[str, ...]:
     """Return the recorded logs by which the embedded cluster plays a stage."""
-    return stage.rehearsal.logs if isinstance(stage, JobStage) and stage.rehearsal is not None else ()
+    played = stage.rehearsal if isinstance(stage, JobStage) else None
+    return tuple(log for each in (played, *played.cases) for log in each.logs) if played is not None else ()
 
 
 def variables_of(folder: Path, root: str) -> Mapping[str, bool]:
@@ -473,7 +475,7 @@ class MergedDocument(Document):
                 continue
             if not isinstance(known.get(name), dict):
                 message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
-                raise self.error(BlueprintError, message, *at, index, hint=known_names(set(known)))
+                raise self.error(BlueprintError, message, *at, index, hint=known_names(known, name))
             place = (*at, index)
             document, source = self._origin(place)
             taken = {key: own.get(key), **deepcopy(known[name])}

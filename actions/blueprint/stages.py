@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -85,8 +85,8 @@ class Work(Part, frozen=True, kw_only=True):
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3600}
 
 
-class Rehearsal(Part, frozen=True, kw_only=True):
-    """A recorded log, by which the embedded cluster plays a job of any image. No other cluster gets to see it."""
+class RecordedJob(Part, frozen=True, kw_only=True):
+    """A recorded log, and the pace, load and end with which it is played."""
 
     log: str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     """File, relative to the blueprint's folder. Of several the first is printed by the pod of rank 0, the second by
@@ -113,6 +113,19 @@ class Rehearsal(Part, frozen=True, kw_only=True):
     def load_percent(self) -> int:
         """The load as a number."""
         return int(self.load.removesuffix("%"))
+
+
+class RehearsalCase(RecordedJob, frozen=True, kw_only=True):
+    """A recording that takes its place while a parameter has certain values, such as the log of a failure."""
+
+    when: ParameterCondition
+
+
+class Rehearsal(RecordedJob, frozen=True, kw_only=True):
+    """A recorded log, by which the embedded cluster plays a job of any image. No other cluster gets to see it."""
+
+    cases: tuple[RehearsalCase, ...] = ()
+    """Others: the first whose `when` holds is played."""
 
 
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
@@ -192,8 +205,8 @@ class FieldChange(Part, frozen=True, kw_only=True):
     name: str
     """`metadata.name` of the object in the release."""
     path: str
-    """As in a target; it must be there."""
-    value: Scalar
+    """As in a target; it must be there, but for a last key that gets a list or mapping."""
+    value: Scalar | list[Any] | dict[str, Any]
 
 
 class Source(Part, frozen=True, kw_only=True):
@@ -209,7 +222,9 @@ class Source(Part, frozen=True, kw_only=True):
     files: dict[str, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]] = msgspec.field(default_factory=dict)
     """For a release without a single file: paths below `url`, each with its SHA-256, in the order of the result."""
     namespace: str = ""
-    """With `files`: the namespace of its objects, of their subjects and of webhooks' services."""
+    """With `files`: the namespace of objects, of their subjects and of webhooks' services, and a Namespace's name."""
+    prefix: str = ""
+    """With `files`: what comes before the names of its objects, but of definitions, and where they name each other."""
     images: dict[str, str] = msgspec.field(default_factory=dict)
     """With `files`: images as they stand there, and what replaces them."""
     changes: tuple[FieldChange, ...] = ()
@@ -251,6 +266,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """Applies objects and waits until they are ready."""
 
     manifests: tuple[str, ...] = ()
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of all containers of its own objects, over those that they have: texts with `${name}`."""
     source: Source | None = None
     """An operator from its pinned release or a mirror. `manifests` are added, but for objects that it has itself."""
     detect: ObjectName | None = None
@@ -352,7 +369,9 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
 
     manifests: tuple[str, ...]
     target: ObjectName
-    """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
+    """The Job, TrainJob, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of all containers of its own objects, over those that they have: texts with `${name}`."""
     gone_is_success: bool = False
     """True: its time to live removes it after the end, so gone, once seen running and not failed, means succeeded."""
     is_temporary: bool = False

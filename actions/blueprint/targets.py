@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.parts import FieldTarget, Scalar
+from actions.blueprint.parts import FieldTarget, Scalar, nearest_name
 
 Manifest = dict[str, Any]
 """A Kubernetes object as plain data."""
 
 _STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
-_TEMPLATE_KEYS = ("template", "submitterPodTemplate")
+_TEMPLATE_KEYS = ("template", "submitterPodTemplate", "leaderTemplate", "workerTemplate")
 _FORMAT = re.compile(r"%(?:%|s|d|0[1-9]d)")
 
 
@@ -38,7 +38,7 @@ class Slot:
         value: object = self._parent[self._key]
         return value.removeprefix(self._prefix) if isinstance(value, str) else value
 
-    def write(self, value: Scalar) -> None:
+    def write(self, value: Any) -> None:
         """Put `value` there."""
         self._parent[self._key] = self._prefix + argument_text(value) if self._is_text else value
 
@@ -88,7 +88,40 @@ def find(target: FieldTarget, objects: Sequence[Manifest]) -> Slot:
     Raises:
         BlueprintError: It matches nothing, or more than once. The error bears no position: the caller adds it.
     """
-    return only(list(_slots(target, _object(target, objects))), describe(target))
+    manifest = _object(target, objects)
+    slots = list(_slots(target, manifest))
+    if not slots and target.path and not target.container and (hint := _way_out(target, manifest)):
+        raise BlueprintError(f"the target {describe(target)} matches nothing.", hint=hint)
+    return only(slots, describe(target))
+
+
+def _way_out(target: FieldTarget, manifest: Manifest) -> str:
+    """Return what would match instead of a path that does not; empty if nothing is like it."""
+    for parent, key in _places(target.path, manifest):
+        words = parent[key] if isinstance(parent[key], list) else ()
+        found = [index for index, word in enumerate(words) if str(word).startswith(target.arg)]
+        if target.arg and found:
+            percent = target.arg.replace("%", "%%")
+            return f"That is a list: write path: {target.path}[{found[0]}] and format: '{percent}%s', without arg."
+        return ""
+    node: Any = manifest
+    for step in _steps(target.path):
+        if not _has(node, step):
+            return nearest_name(str(step), [*node], "There") if isinstance(node, dict) and isinstance(step, str) else ""
+        node = node[step]
+    return ""
+
+
+def write_into(target: FieldTarget, objects: Sequence[Manifest], value: Any) -> None:
+    """Write a value of any form where `target` has a path; a list or mapping also under a key that was not there.
+
+    Raises:
+        BlueprintError: As of `find`.
+    """
+    for parent, key in _last_steps(target.path, _object(target, objects)):
+        if isinstance(value, (dict, list)) and isinstance(parent, dict):
+            parent.setdefault(key, None)
+    find(target, objects).write(value)
 
 
 def only(slots: Sequence[Slot], what: str) -> Slot:
@@ -215,12 +248,17 @@ def _at(path: str, node: Any) -> Iterator[Slot]:
 
 
 def _places(path: str, node: Any) -> Iterator[tuple[Any, str | int]]:
+    return ((parent, key) for parent, key in _last_steps(path, node) if _has(parent, key))
+
+
+def _last_steps(path: str, node: Any) -> Iterator[tuple[Any, str | int]]:
+    """Yield where the last step of a path would be, if all before it is there."""
     steps = _steps(path)
     for step in steps[:-1]:
         if not _has(node, step):
             return
         node = node[step]
-    if steps and _has(node, steps[-1]):
+    if steps:
         yield node, steps[-1]
 
 

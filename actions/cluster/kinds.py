@@ -39,6 +39,7 @@ class KubeKind(msgspec.Struct, frozen=True):
         pods_label: The label of its pods that has its name, where their template is another object's.
         lead: The role of the pods of a Job that it makes beside the others.
         report: The path of progress and metrics in its status.
+        labels_pods: The label of its pods whose value is its name; empty where none is.
         wait_for: The `--for` of the `kubectl wait` that ends when such an object is ready or finished.
         suspended_by: The path of the field that ends its pods and keeps the object: a flag, or the replicas. Empty if
             there is none.
@@ -59,6 +60,7 @@ class KubeKind(msgspec.Struct, frozen=True):
     pods_label: str = ""
     lead: str = ""
     report: str = ""
+    labels_pods: str = ""
     wait_for: str = "condition=Ready"
     suspended_by: str = ""
     suspending: tuple[str, ...] = ()
@@ -78,6 +80,11 @@ class KubeKind(msgspec.Struct, frozen=True):
         """Every version that is read, as in manifests."""
         return tuple(f"{self.group}/{version}" if self.group else version for version in self.versions)
 
+    @property
+    def ends(self) -> bool:
+        """True if its objects end by themselves, and are not only ready."""
+        return "omplete" in self.wait_for or "ucceeded" in self.wait_for
+
     def list_path(self, namespace: str = "") -> str:
         """Return the path of the list of one namespace, or of all.
 
@@ -92,10 +99,28 @@ _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _SUCCEEDED = "condition=Succeeded"
 _SUSPEND, _POLICY = "spec.suspend", "spec.runPolicy.suspend"
+_JOB_NAME, _TRAINING_NAME = "batch.kubernetes.io/job-name", "training.kubeflow.org/job-name"
+_JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 
 JOBS = (
-    KubeKind("batch", "Job", "jobs", is_watched=True, wait_for="condition=Complete", suspended_by=_SUSPEND),
-    KubeKind("kubeflow.org", "PyTorchJob", "pytorchjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
+    KubeKind(
+        "batch",
+        "Job",
+        "jobs",
+        is_watched=True,
+        labels_pods=_JOB_NAME,
+        wait_for="condition=Complete",
+        suspended_by=_SUSPEND,
+    ),
+    KubeKind(
+        "kubeflow.org",
+        "PyTorchJob",
+        "pytorchjobs",
+        is_watched=True,
+        labels_pods=_TRAINING_NAME,
+        wait_for=_SUCCEEDED,
+        suspended_by=_POLICY,
+    ),
     KubeKind(
         "kubeflow.org",
         "MPIJob",
@@ -104,6 +129,7 @@ JOBS = (
         is_watched=True,
         pod_owners=("MPIJob", "Job"),
         lead="launcher",
+        labels_pods=_TRAINING_NAME,
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
     ),
@@ -125,10 +151,19 @@ JOBS = (
         "rayclusters",
         ("v1", "v1alpha1"),
         is_watched=True,
+        labels_pods="ray.io/cluster",
         wait_for="jsonpath='{.status.state}'=ready",
         suspended_by=_SUSPEND,
     ),
-    KubeKind("kubeflow.org", "TFJob", "tfjobs", is_watched=True, wait_for=_SUCCEEDED, suspended_by=_POLICY),
+    KubeKind(
+        "kubeflow.org",
+        "TFJob",
+        "tfjobs",
+        is_watched=True,
+        labels_pods=_TRAINING_NAME,
+        wait_for=_SUCCEEDED,
+        suspended_by=_POLICY,
+    ),
     KubeKind(
         "trainer.kubeflow.org",
         "TrainJob",
@@ -138,6 +173,7 @@ JOBS = (
         pod_owners=("Job",),  # of the JobSet that it makes, which has its name
         pods_label="jobset.sigs.k8s.io/jobset-name",
         report="trainerStatus",
+        labels_pods=_JOBSET_NAME,
         wait_for="condition=Complete",
         suspended_by=_SUSPEND,
     ),
@@ -148,6 +184,7 @@ JOBS = (
         ("v1alpha2",),
         is_watched=True,
         pod_owners=("Job",),
+        labels_pods=_JOBSET_NAME,
         wait_for="condition=Completed",
         suspended_by=_SUSPEND,
     ),
@@ -158,6 +195,7 @@ JOBS = (
         ("v1alpha1",),
         ("vcjob", "vj"),
         is_watched=True,
+        labels_pods="volcano.sh/job-name",
         wait_for="jsonpath='{.status.state.phase}'=Completed",
         suspending=("AbortJob", "ResumeJob"),
     ),
@@ -168,6 +206,7 @@ JOBS = (
         short_names=("lws",),
         is_watched=True,
         pod_owners=("StatefulSet",),
+        labels_pods="leaderworkerset.sigs.k8s.io/name",
         wait_for="condition=Available",
         suspended_by="spec.replicas",
     ),

@@ -44,7 +44,16 @@ class NoArguments(Arguments, frozen=True):
     """No arguments."""
 
 
-class OpenArguments(Arguments, frozen=True):
+class ClusterArguments(Arguments, frozen=True, kw_only=True):
+    """The base of arguments about objects of one cluster: the one that is named, else that of the selected row."""
+
+    context: Annotated[
+        str,
+        _naming("context", "Of a cluster that is followed. Empty: of the selected row; of what is named, on screen."),
+    ] = ""
+
+
+class OpenArguments(ClusterArguments, frozen=True):
     """Show a pane."""
 
     pane: Annotated[PaneName, _naming("pane", "The pane to show.")]
@@ -105,7 +114,7 @@ class FocusArguments(Arguments, frozen=True):
     pane: Annotated[str, _naming("pane", "A pane's name or key, or next, previous, left, right, up, down.")]
 
 
-class ObjectArguments(Arguments, frozen=True):
+class ObjectArguments(ClusterArguments, frozen=True):
     """Show an object of the cluster."""
 
     object: Annotated[
@@ -138,7 +147,7 @@ class NamespaceArguments(Arguments, frozen=True):
 Propagation = Literal["background", "foreground", "orphan"]
 
 
-class TargetArguments(Arguments, frozen=True):
+class TargetArguments(ClusterArguments, frozen=True):
     """Change objects of the cluster."""
 
     object: Annotated[
@@ -167,7 +176,7 @@ class DrainArguments(TargetArguments, frozen=True):
     ] = False
 
 
-class ScaleArguments(Arguments, frozen=True):
+class ScaleArguments(ClusterArguments, frozen=True):
     """Set the replicas of workloads."""
 
     replicas: Annotated[int, Meta(description="How many.", ge=0)]
@@ -178,7 +187,7 @@ TARGETED = (TargetArguments, ScaleArguments)
 """Arguments of commands that change objects, as they are named, marked or selected when the command is given."""
 
 
-class LogsArguments(Arguments, frozen=True):
+class LogsArguments(ClusterArguments, frozen=True):
     """Follow the log of a pod."""
 
     object: Annotated[str, _naming("object", "`namespace/name` of a pod. Empty: the selected one.")] = ""
@@ -258,7 +267,7 @@ class MarkArguments(Arguments, frozen=True):
     ] = "toggle"
 
 
-class ForwardArguments(Arguments, frozen=True):
+class ForwardArguments(ClusterArguments, frozen=True):
     """Open a local port to a pod."""
 
     to: Annotated[
@@ -305,7 +314,7 @@ class ExportChartArguments(Arguments, frozen=True):
     file: Annotated[str, Meta(description="Path, ending in .svg (the pane as it is on screen) or .csv (the values).")]
 
 
-class WatchArguments(Arguments, frozen=True):
+class WatchArguments(ClusterArguments, frozen=True):
     """Show a job of the cluster like a stage of a run."""
 
     job: Annotated[

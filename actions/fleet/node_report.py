@@ -6,18 +6,19 @@ An unknown number is null, never 0; a sum is of what is known, and null when not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
 
-from actions.base.clock import format_rfc3339
+import msgspec
+
+from actions.base.clock import timestamp_of
 from actions.base.decoding import json_document
 from actions.base.wording import aligned
 from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
 from actions.fleet.prices import Price
 from actions.fleet.quantity import UNKNOWN, format_bytes, format_cpu, percent_of
-from actions.fleet.totals import totals_of
+from actions.fleet.totals import FleetTotals, TotalsSum
 
 BAR_CELLS = 40
 
@@ -34,10 +35,59 @@ RESOURCES: tuple[tuple[str, _Amount, Callable[[int], str]], ...] = (
 
 _ALWAYS = ("cpu", "memory")
 
+Json = dict[str, object]
 
-def sorted_nodes(nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
-    """Accelerated nodes first, then by pool and name."""
-    return sorted(nodes, key=lambda node: (not has_accelerators(node), node.pool, node.name))
+
+Labels = Mapping[str, Mapping[str, str | None]]
+"""The values of labels by name, by uid of a node; of all nodes the same names."""
+
+
+class NodeLine(msgspec.Struct, frozen=True):
+    """One node of a report.
+
+    Args:
+        node: The node.
+        use: What pods request of it.
+        cost: Its cost.
+        labels: Values of the labels that were asked for, by name; `None` for none.
+        cluster: The name of its cluster, in a report of several; else empty.
+    """
+
+    node: NodeFacts
+    use: NodeUsage
+    cost: NodeCost
+    labels: Mapping[str, str | None] | None = None
+    cluster: str = ""
+
+    def document(self) -> Json:
+        """Return the node with the keys of the schema."""
+        return ({"cluster": self.cluster} if self.cluster else {}) | node_document(
+            self.node, self.use, self.cost, self.labels
+        )
+
+
+def node_lines(
+    nodes: Iterable[NodeFacts],
+    usage: Mapping[str, NodeUsage],
+    model: CostModel,
+    *,
+    labels: Labels = MappingProxyType({}),
+    cluster: str = "",
+) -> list[NodeLine]:
+    """Return the nodes of one cluster: accelerated ones first, then by pool and name.
+
+    Args:
+        nodes: Each once.
+        usage: By node name.
+        model: Prices.
+        labels: Columns of labels.
+        cluster: See `NodeLine`.
+    """
+    lines = []
+    for node in sorted(nodes, key=lambda node: (not has_accelerators(node), node.pool, node.name)):
+        use = usage.get(node.name, UNUSED)
+        lines.append(NodeLine(node, use, model.node_cost(node, use), labels.get(node.uid), cluster))
+    return lines
 
 
 def has_accelerators(node: NodeFacts) -> bool:
@@ -45,25 +95,12 @@ def has_accelerators(node: NodeFacts) -> bool:
     return node.allocatable.accelerators > 0
 
 
-Labels = Mapping[str, Mapping[str, str | None]]
-"""The values of labels by name, by uid of a node; of all nodes the same names."""
-
-
-def nodes_table(
-    ordered: Sequence[NodeFacts],
-    usage: Mapping[str, NodeUsage],
-    model: CostModel,
-    *,
-    labels: Labels = MappingProxyType({}),
-    is_bare: bool = False,
-) -> str:
+def nodes_table(ordered: Sequence[NodeLine], *, head: Sequence[str] = (), is_bare: bool = False) -> str:
     """Summary lines with a bar for each resource, then one line for each node.
 
     Args:
-        ordered: Each once, in the order of lines.
-        usage: By node name.
-        model: Prices.
-        labels: Columns of labels.
+        ordered: In the order of lines.
+        head: Lines in the place of the summary.
         is_bare: Without summary and sources, for a program that reads lines.
 
     Returns:
@@ -71,18 +108,15 @@ def nodes_table(
         a resource that the node does not have. A resource that no node has gets no column.
     """
     if not ordered:
-        return "No nodes.\n"
-    used = [usage.get(node.name, UNUSED) for node in ordered]
-    costs = [model.node_cost(node, use) for node, use in zip(ordered, used, strict=True)]
-    present = _present(ordered)
-    rows = [
-        [*_row(node, use, cost, present), *(value or "-" for value in labels.get(node.uid, {}).values())]
-        for node, use, cost in zip(ordered, used, costs, strict=True)
-    ]
-    names = next(iter(labels.values()), {})
-    lines = aligned([[*_heading(present), *map(label_title, names)], *rows])
+        return "\n".join(head or ["No nodes."]) + "\n"
+    costs = [line.cost for line in ordered]
+    present = _present([line.node for line in ordered])
+    names, clusters = ordered[0].labels or {}, ["CLUSTER"] * bool(ordered[0].cluster)
+    lines = aligned(
+        [[*clusters, *_heading(present), *map(label_title, names)], *(_row(one, present) for one in ordered)]
+    )
     if not is_bare:
-        lines = [*_summary(ordered, used, total_of(costs), present), "", *lines, "", *_sources(costs)]
+        lines = [*(head or _summary(ordered, total_of(costs), present)), "", *lines, "", *_sources(costs)]
     return "\n".join(lines) + "\n"
 
 
@@ -105,12 +139,11 @@ def _present(nodes: Sequence[NodeFacts]) -> list[tuple[str, _Amount, Callable[[i
 
 
 def _summary(
-    nodes: Sequence[NodeFacts],
-    used: Sequence[NodeUsage],
+    lines: Sequence[NodeLine],
     cost: FleetCost,
     present: Sequence[tuple[str, _Amount, Callable[[int], str]]],
 ) -> list[str]:
-    total = totals_of(nodes, {node.name: use for node, use in zip(nodes, used, strict=True)})
+    total = totals_of_lines(lines)
     cells = []
     for name, amount, written in present:
         part, whole = amount(total.requested), amount(total.allocatable)
@@ -128,12 +161,8 @@ def _heading(present: Sequence[tuple[str, _Amount, Callable[[int], str]]]) -> li
     return ["NAME", "TYPE", "ZONE", "CAPACITY", "POOL", "PODS", *resources, "$/HOUR", "STATE"]
 
 
-def _row(
-    node: NodeFacts,
-    use: NodeUsage,
-    cost: NodeCost,
-    present: Sequence[tuple[str, _Amount, Callable[[int], str]]],
-) -> list[str]:
+def _row(line: NodeLine, present: Sequence[tuple[str, _Amount, Callable[[int], str]]]) -> list[str]:
+    node, use, cost = line.node, line.use, line.cost
     pods = f"{use.pods}/{node.pods_allocatable}" if node.pods_allocatable else str(use.pods)
     resources = []
     for _, amount, written in present:
@@ -141,7 +170,9 @@ def _row(
         resources.append(f"{written(part)}/{written(whole)}" if part or whole else "-")
     price = f"{cost.price.usd_per_hour:.4f}" if cost.price else UNKNOWN
     facts = [node.name, node.instance_type, node.zone, node.capacity_type, node.pool]
-    return [*(fact or "-" for fact in facts), pods, *resources, price, state_of(node)]
+    of_labels = (line.labels or {}).values()
+    cells = [*(fact or "-" for fact in facts), pods, *resources, price, state_of(node)]
+    return [*([line.cluster] if line.cluster else []), *cells, *(value or "-" for value in of_labels)]
 
 
 def _sources(costs: Iterable[NodeCost]) -> list[str]:
@@ -158,43 +189,43 @@ def price_source(price: Price) -> str:
 
 SCHEMA = "eksml-nodes/1"
 
-Json = dict[str, object]
-
 
 def nodes_json(
-    ordered: Sequence[NodeFacts],
-    usage: Mapping[str, NodeUsage],
-    model: CostModel,
+    ordered: Sequence[NodeLine],
     *,
-    region: str = "",
+    region: str | None = "",
     leaves_out_claims: bool = False,
-    labels: Labels = MappingProxyType({}),
+    clusters: Sequence[Json] = (),
 ) -> str:
     """Render the fleet as one JSON document of two-space indents, the last line ended by a newline.
 
     Args:
-        ordered: Each once, in the order of the document.
-        usage: By node name.
-        model: Prices.
-        region: The region of the cluster, empty if unknown.
-        leaves_out_claims: The cluster has ResourceClaims, and their devices are in no number.
-        labels: Values that nodes have as `labels`.
+        ordered: In the order of the document.
+        region: The region of the cluster, empty if unknown; `None` of several.
+        leaves_out_claims: A cluster has ResourceClaims, and their devices are in no number.
+        clusters: The clusters, if they are several.
     """
-    costs = [model.node_cost(node, usage.get(node.name, UNUSED)) for node in ordered]
     document = {
         "schema": SCHEMA,
         "region": region,
-        "summary": _summary_document(ordered, usage, total_of(costs)) | {"leaves_out_claims": leaves_out_claims},
-        "nodes": [
-            node_document(node, usage.get(node.name, UNUSED), cost, labels.get(node.uid))
-            for node, cost in zip(ordered, costs, strict=True)
-        ],
+        "summary": summary_document(ordered) | {"leaves_out_claims": leaves_out_claims},
+        **({"clusters": clusters} if clusters else {}),
+        "nodes": [line.document() for line in ordered],
     }
     return json_document(document)
 
 
-def _summary_document(nodes: Sequence[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
-    total = totals_of(nodes, usage)
+def totals_of_lines(lines: Iterable[NodeLine]) -> FleetTotals:
+    """Sum the nodes of a report up, which may be of several clusters."""
+    found = TotalsSum()
+    for line in lines:
+        found.add(line.node, line.use)
+    return found.total()
+
+
+def summary_document(lines: Sequence[NodeLine]) -> Json:
+    """Return the sums of nodes with the keys of the schema."""
+    total, cost = totals_of_lines(lines), total_of(line.cost for line in lines)
     return {
         "nodes": total.nodes,
         "ready": total.ready,
@@ -216,7 +247,6 @@ def node_document(
     node: NodeFacts, use: NodeUsage, cost: NodeCost, labels: Mapping[str, str | None] | None = None
 ) -> Json:
     """Return one node with the keys of the schema, and its labels, if some were asked for."""
-    created = format_rfc3339(datetime.fromtimestamp(node.created_at, UTC)) if node.created_at else None
     return {
         "name": node.name,
         "instance_type": node.instance_type,
@@ -235,7 +265,7 @@ def node_document(
         "idle_accelerators": cost.idle_accelerators,
         "idle_usd_per_hour": _number(cost.idle_usd_per_hour),
         "price": _price(cost.price),
-        "created_at": created,
+        "created_at": timestamp_of(node.created_at or None),
         "version": node.version,
     } | ({} if labels is None else {"labels": dict(labels)})
 

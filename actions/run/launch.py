@@ -242,7 +242,7 @@ def _supplies(blueprint: Blueprint, binding: Binding) -> Supplies:
             raise MissingError(
                 f"{copy.name} {copy.version} is not on this machine.", hint=f"Run eksml-tui mirror {copy.name}."
             )
-    return Supplies(operators, needed_modules(blueprint, binding), rehearsals_of(blueprint))
+    return Supplies(operators, needed_modules(blueprint, binding), rehearsals_of(blueprint, binding))
 
 
 def require_preconditions(

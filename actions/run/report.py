@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.clock import format_rfc3339
+from actions.base.clock import timestamp_of
 from actions.base.decoding import json_document
 from actions.base.wording import aligned_text, duration, duration_range, listed
 from actions.fleet.quantity import bounded, decimal_text, format_hourly, format_usd
@@ -76,7 +75,7 @@ def runs_table(runs: Sequence[RunSummary], *, now: float | None = None, is_short
             *([run.limits] if has_limits else []),
             run.blueprint_id,
             run.cluster,
-            _day(run),
+            timestamp_of(run.created_at or None) or "",
         )
         for run in runs
     ]
@@ -108,9 +107,9 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "blueprint": run.blueprint_id,
                 "title": run.title,
                 "cluster": run.cluster,
-                "created_at": _moment(run.created_at or None),
-                "began_at": _moment(run.began_at),
-                "ended_at": _moment(run.ended_at),
+                "created_at": timestamp_of(run.created_at or None),
+                "began_at": timestamp_of(run.began_at),
+                "ended_at": timestamp_of(run.ended_at),
                 "last_loss": run.last_loss if run.last_loss is not None and math.isfinite(run.last_loss) else None,
                 "spent": spending_fields(run.spending),
                 "paid": paid_fields(run.paid.things if run.paid is not None else ()),
@@ -232,10 +231,10 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             "store": view.store,
             "epoch": view.epoch,
             "requests": [
-                {"at": _moment(request.at), "kind": request.kind.value, "by": _operator(request.by)}
+                {"at": timestamp_of(request.at), "kind": request.kind.value, "by": _operator(request.by)}
                 for request in view.requests
             ],
-            "created_at": _moment(view.created_at),
+            "created_at": timestamp_of(view.created_at),
             "notices": _notice_fields(view.notices),
             "spent": spending_fields(spending_of(view, last_moment(view) if now is None else now)),
             "paid": paid_fields(paid_by(view).things),
@@ -256,7 +255,7 @@ def run_json(view: RunView, *, now: float | None = None) -> str:
             ],
             "audit": audit
             and {
-                "at": _moment(audit.at),
+                "at": timestamp_of(audit.at),
                 "leftovers": list(audit.leftovers),
                 "retained": list(audit.retained),
                 "unknown": list(audit.unknown),
@@ -277,7 +276,9 @@ def _operator(operator: Operator | None) -> str | None:
 def _asked(view: RunView) -> str:
     """Return a line for each request whose author is known, and each approval."""
     rows = [
-        (_moment(request.at) or "", request.kind.value, f"by {request.by}") for request in view.requests if request.by
+        (timestamp_of(request.at) or "", request.kind.value, f"by {request.by}")
+        for request in view.requests
+        if request.by
     ]
     approved = "".join(f"{stage.id}: approved by {stage.approved_by}\n" for stage in view.stages if stage.approved_by)
     return f"Asked:\n{aligned_text([(f'  {at}', kind, who) for at, kind, who in rows])}{approved}"
@@ -304,7 +305,7 @@ def _limit_line(status: LimitStatus) -> str:
 def _limit_fields(view: RunView, now: float) -> dict[str, object]:
     limits = view.limits
     return {
-        "until": _moment(limits.until),
+        "until": timestamp_of(limits.until),
         "budget_usd": limits.budget_usd or None,
         "max_usd_per_hour": limits.max_usd_per_hour or None,
         "credentials_end": limits.credentials_end,
@@ -313,10 +314,13 @@ def _limit_fields(view: RunView, now: float) -> dict[str, object]:
         "idle_below_pct": limits.idle_below_pct if limits.idle_minutes else None,
         "action": limits.action.value,
         "watchdog_minutes": limits.watchdog_minutes,
-        "idle_since": _moment(view.idle.since),
-        "ends": {"credentials": _moment(view.ends.credentials_end), "capacity": _moment(view.ends.capacity_end)},
+        "idle_since": timestamp_of(view.idle.since),
+        "ends": {
+            "credentials": timestamp_of(view.ends.credentials_end),
+            "capacity": timestamp_of(view.ends.capacity_end),
+        },
         "status": [
-            {"limit": one.name.value, "text": one.text, "acts_at": _moment(one.at), "reached": one.is_reached,
+            {"limit": one.name.value, "text": one.text, "acts_at": timestamp_of(one.at), "reached": one.is_reached,
              "doubt": one.doubt}
             for one in statuses_of(view, now)
         ],
@@ -341,7 +345,7 @@ def _unattended(view: RunView) -> str:
 
 
 def _notice_fields(notices: Iterable[Notice]) -> list[dict[str, object]]:
-    return [{"kind": notice.kind.value, "text": notice.text, "since": _moment(notice.since)} for notice in notices]
+    return [{"kind": notice.kind.value, "text": notice.text, "since": timestamp_of(notice.since)} for notice in notices]
 
 
 def took_text(seconds: float | None) -> str:
@@ -356,8 +360,8 @@ def _stage_fields(stage: StageView) -> dict[str, object]:
         "kind": stage.kind,
         "state": stage.state.value,
         "attempt": stage.attempt,
-        "started_at": _moment(stage.started_at),
-        "ended_at": _moment(stage.ended_at),
+        "started_at": timestamp_of(stage.started_at),
+        "ended_at": timestamp_of(stage.ended_at),
         "seconds": _took(stage),
         "expect_seconds": [stage.expect_low_seconds, stage.expect_high_seconds],
         "message": stage.message,
@@ -476,11 +480,4 @@ def _took(stage: StageView) -> float | None:
 
 
 def _day(run: RunSummary) -> str:
-    return _moment(run.created_at) or "" if run.created_at else ""
-
-
-def _moment(at: float | None) -> str | None:
-    try:
-        return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
-    except (OverflowError, ValueError, OSError):  # a damaged journal may hold any number
-        return None
+    return timestamp_of(run.created_at) or "" if run.created_at else ""

@@ -98,7 +98,8 @@ async def serve(invocation: Invocation) -> None:
     """
     if find_spec("cryptography") is None:
         raise ConfigError(
-            "The embedded cluster needs the package cryptography.", hint='Install it: pip install "eksml-tui[demo]".'
+            "The embedded cluster needs the package cryptography.",
+            hint='Install it: uv tool install "eksml-tui[demo]".',
         )
     from actions.sandbox.apiserver.writes.admission import OperatorWebhooks
     from actions.sandbox.aws.application import create_aws_app

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from actions.base.numbers import real
+from actions.base.wording import seconds_in
 from actions.command.verbs import Call
 
 DEFAULT_WITHIN_SECONDS = 15.0
@@ -141,7 +142,6 @@ def default_within(verb: str) -> float:
     return _WITHIN_SECONDS.get(verb, DEFAULT_WITHIN_SECONDS)
 
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 _COMPARISON = re.compile(r"(>=|<=|==|!=|>|<)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -159,14 +159,9 @@ def parse_duration(text: str | float) -> float:
     Raises:
         ValueError: It has another form, or is not above zero.
     """
-    if isinstance(text, int | float):
-        seconds = real(text) or 0.0
-    else:
-        match = _DURATION.fullmatch(text.strip())
-        if not match or not any(match.groups()):
-            raise ValueError(f"{text!r} is not a duration; write 90s, 2m or 1h30m")
-        hours, minutes, rest = (real(float(part or 0)) or 0.0 for part in match.groups())
-        seconds = hours * 3600 + minutes * 60 + rest
+    seconds = seconds_in(text.strip()) if isinstance(text, str) else real(text)
+    if seconds is None:
+        raise ValueError(f"{text!r} is not a duration; write 90s, 2m or 1h30m")
     if not 0 < seconds < math.inf:
         raise ValueError(f"{text!r} is not above zero")
     return seconds

@@ -1,7 +1,8 @@
-"""The reports of a played script, as JSON and as JUnit XML."""
+"""The reports of a played script, as JSON, as JUnit XML and as Markdown."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339, parse_rfc3339
 from actions.base.errors import ConfigError
-from actions.base.untrusted import plain_text, redact
+from actions.base.untrusted import one_line, plain_text, redact
 from actions.run.spending import last_moment, spending_fields, spending_of
 from actions.run.state.view import RunView, StageState, StageView
 
@@ -195,6 +196,30 @@ def write_junit(report: Report, file: Path) -> None:
         elif step.result is StepResult.SKIPPED:
             ElementTree.SubElement(case, "skipped", message=_xml(step.seen))
     _write(file, ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n")
+
+
+def write_summary(report: Report, file: Path) -> None:
+    """Write the report as a page of Markdown, such as GitHub's summary of a job.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    lines = [f"### {_markdown(report.script)}: {report.result} after {report.seconds:.0f} s", ""]
+    if report.run is not None:
+        lines += [f"Run {_markdown(report.run.id)} of {_markdown(report.run.blueprint)}: {report.run.state}.", ""]
+        left = (*(report.run.leftovers or ()), *report.run.unknown)
+        lines += [*(f"- left, or not known: {_markdown(what)}" for what in left), ""]
+    lines += ["| line | step | result | seconds | seen |", "| ---: | --- | --- | ---: | --- |"]
+    lines += [
+        f"| {step.line} | {_markdown(step.text)} | {step.result} | {step.seconds:.1f} | {_markdown(step.seen)} |"
+        for step in report.steps
+    ]
+    _write(file, ("\n".join(lines) + "\n").encode())
+
+
+def _markdown(text: str) -> str:
+    """A text on one line without a meaning in Markdown: what was seen may come from a pod."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", one_line(text))
 
 
 def _stage(stage: StageView) -> StageReport:

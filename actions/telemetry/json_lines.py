@@ -64,10 +64,12 @@ def read_json_line(text: str) -> JsonLine | None:
         return None
     try:
         read = _DECODER.decode(text[begin.end() :])
+        return _laid_out(begin[0], read) if isinstance(read, _Object) and read else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(read, _Object) or not read:
-        return None
+
+
+def _laid_out(prefix: str, read: _Object) -> JsonLine:
     fields = list(_flat(read, "", 0))
     level = _taken(fields, LEVELS)
     message = _taken(fields, _MESSAGES)
@@ -75,7 +77,7 @@ def read_json_line(text: str) -> JsonLine | None:
     shown = [(_clean(name), _shown(value)) for name, value in fields[:_MOST_FIELDS]]
     if len(fields) > _MOST_FIELDS:
         shown.append(("…", f"{len(fields) - _MOST_FIELDS} more"))
-    return JsonLine(begin[0], _clean(level).upper(), " ".join(_clean(message).split()), tuple(shown))
+    return JsonLine(prefix, _clean(level).upper(), " ".join(_clean(message).split()), tuple(shown))
 
 
 def _flat(pairs: _Object, outer: str, depth: int) -> list[tuple[str, object]]:

@@ -11,6 +11,33 @@ from msgspec.structs import replace
 from actions.base.numbers import LATEST, MOST_DIGITS, in_bounds
 from actions.base.untrusted import is_plain, plain_text
 
+USUAL_METRICS = (
+    *(
+        "train_loss",
+        "val_loss",
+        "test_loss",
+        "lr",
+        "grad_norm",
+        "param_norm",
+        "step_time_s",
+        "step_time_ms",
+        "busbw_gbs",
+    ),
+    *("throughput", "tokens_per_s", "tokens_per_s_per_gpu", "samples_per_s", "iters_per_second", "seconds_per_iter"),
+    *(
+        "consumed_samples",
+        "loss_scale",
+        "skipped",
+        "nan_iters",
+        "memory_gib",
+        "tflops",
+        "tflops_per_gpu",
+        "mfu_percent",
+    ),
+    *("actor_loss", "critic_loss", "unsupervised_loss", "train_loss_final_mean"),
+)
+"""The metrics that trainers share under one name here. A log may have any others, by the trainer's own names."""
+
 
 class Point(msgspec.Struct, frozen=True, gc=False):
     """A value of a curve."""

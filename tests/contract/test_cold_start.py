@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -52,12 +51,6 @@ def test_a_command_loads_only_what_its_quick_verbs_need(command: str, unneeded: 
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
-
-
-def test_the_version_is_the_packages() -> None:
-    from tui.cli.arguments import VERSION
-
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
 
 
 def test_the_client_library_is_imported_in_functions_alone() -> None:

@@ -1,4 +1,4 @@
-"""Pages on the script language and on blueprints name exactly what these have: no word less, none that is gone."""
+"""The page on the script language names exactly what it has: no word less, none that is gone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ import msgspec
 import pytest
 import yaml
 
-from actions.base.files import shipped_blueprints
-from actions.blueprint.model import Blueprint
-from actions.blueprint.source_files import CHECKS
-from actions.blueprint.stages import AnyStage
 from actions.command.verbs import COMMANDS
 from actions.run.state.view import RunState, StageState
 from actions.script.model import Conditions
@@ -43,8 +39,6 @@ def fields_of(struct: Any) -> frozenset[str]:
 
 
 SCRIPT = (DOCS / "script.md").read_text("utf-8")
-BLUEPRINTS = (DOCS / "blueprints.md").read_text("utf-8")
-SHARED = shipped_blueprints() / "common"
 _ONLY_SCRIPTS = "Words that only scripts have"
 CONDITIONS = [
     (yaml.safe_load(_QUOTED.findall(shown)[0]), text) for shown, text in rows_of(part_of(SCRIPT, _ONLY_SCRIPTS))
@@ -92,20 +86,3 @@ def test_the_states_that_a_condition_can_name(field: str, states: type[StageStat
     listed = text.partition(": ")[2]
     words = [word for quoted in _QUOTED.findall(listed) for word in ([quoted] if field == "run" else quoted.split())]
     assert sorted(words) == sorted(states)
-
-
-def test_the_keys_of_a_blueprint() -> None:
-    keys = [key for row, _ in rows_of(part_of(BLUEPRINTS, "Parts")) for key in _QUOTED.findall(row)]
-    assert sorted(keys) == sorted(fields_of(Blueprint) - {"folder"} | {CHECKS})
-
-
-def test_the_components_of_the_program() -> None:
-    named = [word for row, _ in rows_of(part_of(BLUEPRINTS, "Components")) for word in _QUOTED.findall(row)]
-    listed = [name for path in SHARED.glob("*.yaml") if (name := path.stem) != "neuron-releases"]
-    assert sorted(named) == sorted(listed)
-
-
-def test_the_kinds_of_stages() -> None:
-    listed = re.search(r"^Kinds of stages: ([^.]*)\.", BLUEPRINTS, re.MULTILINE)
-    assert listed is not None
-    assert _QUOTED.findall(listed[1]) == [kind.__struct_config__.tag for kind in get_args(AnyStage)]

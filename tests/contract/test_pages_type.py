@@ -27,8 +27,8 @@ _AFTER_COLON = re.compile(r":([a-z][a-z.-]*)\b")
 _KINDS = frozenset({"deploy", "pvc", "queues.scheduling.volcano.sh"})
 """Kinds of a cluster, which stand in the place of a command."""
 _FOREIGN = frozenset({
-    "--allow-run-as-root", "--as", "--clusterrole", "--format", "--keep", "--list", "--nodes", "--schemafile",
-    "--seeds", "--summary", "--tee", "--use", "--user",
+    "--allow-run-as-root", "--as", "--format", "--keep", "--list", "--nodes", "--schemafile",
+    "--seeds", "--summary", "--tee", "--use",
 })  # fmt: skip
 """Options of other programs."""
 
@@ -88,7 +88,7 @@ def wrong_in(line: str) -> Iterator[str]:
         yield from (
             f"make {word}" for word in line.partition("#")[0].split()[1:] if _WORD.match(word) and word not in targets()
         )
-    if not _CALLED.search(line):
+    if not (_CALLED.search(line) or line.removeprefix("$ ").startswith("kubectl ")):
         yield from (option for option in _OPTION.findall(line) if option not in options() | _FOREIGN)
 
 

@@ -1,16 +1,21 @@
-"""A package installed elsewhere is complete, and keeps to itself whatever the working folder holds."""
+"""A package is built of the same bytes every time; installed elsewhere it is complete, and keeps to itself."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import shutil
 import subprocess
 import sys
 import venv
+from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("actions", "assets", "blueprints", "tui")
+ADDRESS = re.compile(r"\]\((https://github\.com/[\w-]+/eksml-tui)/(blob|raw)/v([\d.]+)/([^)#]+)(?:#[^)]*)?\)")
 
 pytestmark = pytest.mark.wheel
 
@@ -63,3 +68,35 @@ def test_all_data_is_in_the_wheel(installed: Path) -> None:
     ).stdout.strip()
     missing = [name for name in tracked if not (Path(where).parent / name).exists()]
     assert missing == []
+
+
+def test_two_builds_in_two_folders_are_equal(tmp_path: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    for file in tracked.splitlines():
+        if not file.startswith("tests/"):
+            (tmp_path / "one" / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, tmp_path / "one" / file)
+    shutil.copytree(tmp_path / "one", tmp_path / "other", copy_function=shutil.copy)  # with other times
+    digests = []
+    for name in ("one", "other"):
+        build = [sys.executable, "-m", "build", "--no-isolation", str(tmp_path / name)]
+        subprocess.run(build, check=True, capture_output=True, env={"PATH": "", "SOURCE_DATE_EPOCH": "1790000000"})
+        built = sorted((tmp_path / name / "dist").iterdir())
+        digests.append({file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in built})
+    assert len(digests[0]) == 2
+    assert digests[0] == digests[1]
+
+
+def test_links_and_pictures_lead_from_an_index_to_files_of_the_repository(installed: Path) -> None:
+    (info,) = installed.parent.glob("lib/python*/site-packages/eksml_tui-*.dist-info")
+    package = PathDistribution(info)
+    page = str(package.read_text("METADATA"))
+    found = ADDRESS.findall(page)
+    repository = next(text for text in package.metadata.get_all("Project-URL", []) if text.startswith("Repository, "))
+    assert {address for address, *_ in found} == {repository.partition(", ")[2]}
+    assert {version for _, _, version, _ in found} == {package.version}
+    assert [place for *_, place in found if not (ROOT / place).exists()] == []
+    pictures = set(re.findall(r"!\[[^\]]*\]\(([^)]*)\)", page))
+    assert len(pictures) > 3
+    assert {picture for picture in pictures if "/raw/" not in picture} == set()
+    assert re.findall(r"\]\((?!https:|#)[^)]*\)", page) == []

@@ -95,6 +95,16 @@ def volumes_of(blueprint: str) -> list[Document]:
     return list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) if path.is_file() else []
 
 
+def all_of_others(launch: PlannedLaunch) -> list[Document]:
+    """The objects of the administrator: the user's namespace, role and claims, then those `of_others`."""
+    space: Document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}
+    claims = [
+        one | {"metadata": one["metadata"] | {"namespace": TEAM}} if one["kind"] != "PersistentVolume" else one
+        for one in volumes_of(launch.blueprint.id)
+    ]
+    return [space, *role_of(USER, TEAM, RULES), *claims, *of_others(launch)]
+
+
 async def put(admin: ClusterConnection, documents: list[Document]) -> None:
     for one in documents:
         await admin.apply(one)
@@ -130,14 +140,9 @@ async def made_by_others(system: System, folder: Path) -> AsyncIterator[tuple[Cl
 
             for node in await nodes_of(client):
                 await until(client, NODES, node["metadata"]["name"], offers_all)
-        space: Document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}
-        claims = [
-            one | {"metadata": one["metadata"] | {"namespace": TEAM}} if one["kind"] != "PersistentVolume" else one
-            for one in volumes_of(system.blueprint)
-        ]
-        installed = of_others(launch)
-        await put(admin, [space, *role_of(USER, TEAM, RULES), *claims, *installed])
-        await deployments_ready(admin, installed)
+        made = all_of_others(launch)
+        await put(admin, made)
+        await deployments_ready(admin, made)
         yield admin, binding
 
 

@@ -57,7 +57,7 @@ def write_devices(instance_type: str, node: str, folder: Path) -> None:
 
 
 def labels_of(instance_type: str) -> dict[str, str]:
-    """Return the labels by which pods and device plugins find a node of a type; an empty value takes one away."""
+    """Return the labels of a node of a type, by some of which pods find it; an empty value takes one away."""
     kind = InstanceTable.load().find(instance_type)
     assert kind is not None, instance_type
     return {

@@ -28,7 +28,7 @@ _JOB = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "
 _SERVICE = ("type", "selector", "ports")
 _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
-_NOT_OF_OPERATORS = ("kubelet", "default-scheduler")
+_NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter")
 _IN_PASSING = re.compile(r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists")
 """Of events about a moment: of the training operator, which it may miss; of the MPI operator, whose cache is late."""
 _LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")

@@ -95,25 +95,40 @@ def play(blueprint: str, script: Path, home: Path) -> Life:
 @contextmanager
 def prepared(blueprint: str) -> Iterator[None]:
     """Make the cluster one that has nodes, empty file system and pool of a blueprint; the last two go in the end."""
+    make_nodes(blueprint)
+    manifests = shipped_blueprints() / blueprint / "manifests"
+    there = [path for name in ("volumes", "pool") if (path := manifests / f"{name}.yaml").exists()]
+    for path in there:
+        apply_file(path)
+    make_pools_ready()
+    try:
+        yield
+    finally:
+        for path in reversed(there):
+            kubectl("delete", "--ignore-not-found", "-f", str(path))
+
+
+def make_nodes(blueprint: str) -> None:
+    """Make the nodes those of a blueprint, and their file system empty."""
     nodes = real_nodes()
     for path in Path(nodes.volumes).glob("*/*"):  # checkpoints of another training would be refused
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
-    for name in sorted(nodes.nodes)[2:]:
+    for name in accelerated():
         equip(nodes.kubeconfig, name, Path(nodes.nodes[name]), TYPES[blueprint])
     first = sorted(nodes.nodes)[0]
     set_labels(nodes.kubeconfig, first, _HEAD if blueprint == "llama2-trn1-ray" else dict.fromkeys(_HEAD, ""))
-    manifests = shipped_blueprints() / blueprint / "manifests"
-    there = [path for name in ("volumes", "pool") if (path := manifests / f"{name}.yaml").exists()]
-    for path in there:
-        apply_file(path)
+
+
+def accelerated() -> list[str]:
+    """Return the names of the nodes that have accelerators."""
+    return sorted(real_nodes().nodes)[2:]
+
+
+def make_pools_ready() -> None:
+    """Give the pools the status that Karpenter would give them."""
     for pool in get("nodepools")["items"]:
-        patch = json.dumps({"status": {"conditions": [_READY | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+        patch = json.dumps({"status": {"conditions": [_READY]}})
         kubectl("patch", "nodepool", pool["metadata"]["name"], "--subresource=status", "--type=merge", "-p", patch)
-    try:
-        yield
-    finally:
-        for path in reversed(there):
-            kubectl("delete", "--ignore-not-found", "-f", str(path))

@@ -41,6 +41,7 @@ from actions.sandbox.clientkit.kinds import (
     SERVICES,
     kind_named,
 )
+from tests.realnode.harness.sources import operator_sources
 from tests.realnode.history import Document, Seen
 from tests.realnode.operator_jobs import Condition, OperatorJob
 from tests.support.applying import apply_all
@@ -54,6 +55,7 @@ _STAYS_SECONDS = 10.0
 """A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
 fail after five seconds has failed."""
 _LONGEST_SECONDS = 240.0
+_VOLCANO = "volcano-system"
 _AS_WRITTEN = {"realnode/as-written": ""}
 
 
@@ -81,38 +83,41 @@ async def sandbox(folder: Path) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def operators(client: ApiClient, mirror: Path) -> AsyncIterator[None]:
-    """All operators of the blueprints, as launches install them, until the context is left.
+async def applied(client: ApiClient, manifests: Sequence[Document]) -> AsyncIterator[None]:
+    """Objects of an administrator, with operators that are ready, until the context is left.
 
     Args:
         client: The cluster's.
-        mirror: Where their manifests are.
+        manifests: In the order in which they can be made.
     """
     discovery = Discovery(client.session)
-    manifests = _manifests(mirror)
     try:
         await apply_all(client.session, discovery, manifests)
         for one in manifests:
             if one["kind"] == DEPLOYMENTS.kind:
                 await _ready(client, one["metadata"])
-        await until(lambda: _is_open(client), "the default queue", deadline_seconds=_LONGEST_SECONDS)
+        if any(one["metadata"]["name"] == _VOLCANO for one in manifests):
+            await until(lambda: _is_open(client), "the default queue", deadline_seconds=_LONGEST_SECONDS)
         yield
     finally:
-        left = [ref_of(one) for one in manifests if one["kind"] != NAMESPACES.kind]
-        for ref in reversed([*(ref_of(one) for one in manifests if one["kind"] == NAMESPACES.kind), *left]):
-            await delete(client.session, discovery, ref)
-        for one in manifests:
-            if one["kind"] == NAMESPACES.kind:
-                await _gone(client, one["metadata"]["name"])
+        spaces = [one for one in manifests if one["kind"] == NAMESPACES.kind]
+        left = [one for one in manifests if one["kind"] != NAMESPACES.kind]
+        for one in reversed([*spaces, *left]):
+            await delete(client.session, discovery, ref_of(one))
+        for one in spaces:
+            await _gone(client, one["metadata"]["name"])
 
 
-def _manifests(mirror: Path) -> Sequence[Document]:
+def all_operators(mirror: Path) -> Sequence[Document]:
+    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them."""
+    wanted = {source.name for source in operator_sources()}
     found: dict[str, Sequence[Any]] = {}
     for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
         blueprint = load_blueprint(path.parent)
         for stage in blueprint.stages:
-            if isinstance(stage, ManifestsStage) and stage.source is not None and stage.source.name not in found:
-                found[stage.source.name] = stage_manifests(
+            source = stage.source if isinstance(stage, ManifestsStage) else None
+            if source is not None and source.name in wanted - found.keys():
+                found[source.name] = stage_manifests(
                     blueprint, stage.id, bind(blueprint, {}), run_id="realnode", outputs={}, mirrors=[mirror]
                 )
     return [one for name in sorted(found, reverse=True) for one in found[name]]  # Volcano before KubeRay

@@ -216,7 +216,9 @@ EMPTY_STATES = (
 )
 UNUSED_STATES = (Shot("home-unused", line("open home"), "3 of 8 at 0%"),)
 SEVERAL_STATES = (
-    Shot("home-clusters", line("open home"), ("AWS has no capacity", "not in these sums", "bionemo-esm1nv   8 A10G")),
+    Shot(
+        "home-clusters", line("open home"), ("AWS has no capacity", "not in these sums", "bionemo-esm1nv        8 A10G")
+    ),
     Shot("nodes-clusters", line("open nodes"), "all 4 clusters"),
 )
 REMOTE_STATES = (

@@ -13,6 +13,7 @@ from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, Reso
 from actions.run.state.records import ClusterName, PlanOffer
 from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 from tui.feeds.cluster import ClusterFeed
+from tui.feeds.objects import ClusterKinds
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import Ticker
@@ -205,5 +206,6 @@ def console_services(
     )
     shown.picture = snapshot
     services.followed.on_screen.feed = shown
+    services.followed.on_screen.kinds = ClusterKinds(shown)
     services.runs.view, services.runs.is_listed = view, True
     return services

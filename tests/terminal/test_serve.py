@@ -134,7 +134,7 @@ def test_without_the_library_one_sentence_names_it(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     done = Program(tmp_path).run("serve")
     assert done.returncode == 1
-    assert 'pip install "eksml-tui[serve]"' in done.stderr
+    assert 'uv tool install "eksml-tui[serve]"' in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actions.base.files import shipped_blueprints
+from actions.blueprint.targets import containers_of
 from actions.fleet.eks_versions import VersionMatrix
 from actions.sandbox.programs.mpirun import request_of
 from tests.unit.blueprint.shipped import object_of, shipped
@@ -67,10 +68,8 @@ def test_a_pod_with_efa_has_the_huge_pages_that_libfabric_takes_or_it_takes_none
     said, looked_at = source("efa_huge_pages"), 0
     for manifest in rendered(name, "", {})[1]:
         spec = manifest.get("spec") or {}
-        replicas = spec.get("mpiReplicaSpecs") or spec.get("pytorchReplicaSpecs") or {}
-        groups = [*replicas.values(), *spec.get("workerGroupSpecs", [])]
-        for (container,) in (group["template"]["spec"]["containers"] for group in groups):
-            limits = container["resources"].get("limits", {})
+        for container in containers_of(manifest):
+            limits = (container.get("resources") or {}).get("limits", {})
             if _EFA not in limits:
                 continue
             variables = {item["name"]: item.get("value", "") for item in container.get("env", [])}

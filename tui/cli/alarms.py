@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from actions.base.clock import SystemClock
+from actions.base.clock import SystemClock, timestamp_of
 from actions.base.errors import UsageError
 from actions.base.wording import aligned_text
 from tui.cli.tables.output import print_table
@@ -64,9 +64,7 @@ def _table(waiting: list[tuple[RunSummary, AlarmView]]) -> str:
 
 
 def _document(waiting: list[tuple[RunSummary, AlarmView]]) -> str:
-    from datetime import UTC, datetime
 
-    from actions.base.clock import format_rfc3339
     from actions.base.decoding import json_document
     from actions.run.state.alarms import name_of
 
@@ -77,7 +75,7 @@ def _document(waiting: list[tuple[RunSummary, AlarmView]]) -> str:
                 "kind": alarm.kind.value,
                 "run": run.id,
                 "text": alarm.text,
-                "at": format_rfc3339(datetime.fromtimestamp(alarm.at, UTC)),
+                "at": timestamp_of(alarm.at),
                 "sent": [one.way for one in alarm.sent if not one.error],
                 "errors": {one.way: one.error for one in alarm.sent if one.error},
             }

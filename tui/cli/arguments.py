@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
     RUN,
+    SEVERAL,
     STORE,
     Options,
     add_options,
@@ -21,6 +22,7 @@ from tui.cli.options import (
     console_options,
     duration_in_seconds,
     factor_of,
+    input_file,
     known_words,
     listing_option,
     listing_options,
@@ -54,11 +56,15 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 """
 
 
-_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
+_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "summary", "artifacts", "allow_write")
 
 
 _OLD_VERBS = {"retry": "resume", "unpause": "resume"}
 """Earlier names of verbs of `runs`, which scripts may use."""
+
+
+_OF_SEVERAL = ("nodes", "pods", "cost")
+"""Commands that ask several clusters, if `--contexts` is on their line: one in the settings is the console's."""
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -77,8 +83,13 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
-    if options.contexts and options.command not in (None, "serve"):
-        top.error(f"--contexts opens the console on several clusters; {options.command} asks one: give --context")
+    options.several = options.contexts if options.command in _OF_SEVERAL else None
+    if options.contexts and options.command not in (None, "serve", *_OF_SEVERAL):
+        top.error(
+            f"--contexts is for the console, {', '.join(_OF_SEVERAL)}; {options.command} asks one: give --context"
+        )
+    if options.several and (options.demo or getattr(options, "watch", False)):
+        top.error(f"--contexts does not go with {'--demo' if options.demo else '--watch'}: that is of one cluster")
     if options.demo and options.kubeconfig:
         top.error("--demo has its own kubeconfig; omit --kubeconfig")
     return options
@@ -226,7 +237,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _guard(commands, cluster)
     _forward(commands, cluster)
     _read(commands)
-    _blueprints(commands)
+    _blueprints(commands, cluster)
     _validate(commands)
     _mirror(commands)
     _plan(commands)
@@ -263,21 +274,21 @@ def _explain(command: argparse.ArgumentParser, words: str = "") -> None:
 
 def _nodes(commands: Commands, cluster: Options) -> None:
     nodes = commands.add_parser("nodes", help="print the nodes with their usage and cost, once")
-    add_options(nodes, cluster, suppress=True)
+    add_options(nodes, [*cluster, *SEVERAL], suppress=True)
     _price_file(nodes)
     listing_options(nodes, "--selector", "--label-columns", "--watch")
 
 
 def _tables(commands: Commands, cluster: Options) -> None:
     pods = commands.add_parser("pods", help="print the pods of a namespace, or of all, once")
-    add_options(pods, cluster, suppress=True)
+    add_options(pods, [*cluster, *SEVERAL], suppress=True)
     pods.add_argument("--node", default="", metavar="NAME", help="only the pods of this node")
     pods.add_argument("--of-run", default="", metavar="ID", help="only the pods of this run")
     events = commands.add_parser("events", help="print the newest events, oldest first")
     add_options(events, cluster, suppress=True)
     events.add_argument("--warnings", action="store_true", help="only warnings")
     cost = commands.add_parser("cost", help="print the hourly cost of the nodes, and how much of it is idle")
-    add_options(cost, cluster, suppress=True)
+    add_options(cost, [*cluster, *SEVERAL], suppress=True)
     _price_file(cost)
     queues = commands.add_parser("queues", help="print the queues of Kueue and Volcano, and the place of a job in them")
     add_options(queues, cluster, suppress=True)
@@ -382,15 +393,37 @@ def _read(commands: Commands) -> None:
     )
 
 
-def _blueprints(commands: Commands) -> None:
-    blueprints = commands.add_parser("blueprints", help="list the blueprints, or show one")
+def _blueprints(commands: Commands, cluster: Options) -> None:
+    blueprints = commands.add_parser("blueprints", help="list the blueprints, show one, begin or add one")
     output_option(blueprints)
     verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
     listing = verbs.add_parser("list", help="list all blueprints, as without a verb")
     output_option(listing, suppress=True)
+    new = verbs.add_parser("new", help="begin a blueprint from a manifest, or from a job of the cluster")
+    new.add_argument("id", metavar="ID", help="its id: lower case, digits and -")
+    where = "a manifest file, - for stdin, or KIND/NAME of a job that runs"
+    new.add_argument("--from", dest="source", required=True, metavar="SOURCE", help=where)
+    new.add_argument(
+        "--to", type=Path, metavar="DIR", help="the folder to write (default: ID in blueprints of the settings folder)"
+    )
+    new.add_argument("--log", type=input_file, metavar="FILE", help="a log of it: its metrics become the charts")
+    add_options(new, cluster, suppress=True)
     show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
     output_option(show, suppress=True)
+    adding = verbs.add_parser("add", help="add a blueprint of a git repository, pinned by its commit; nothing is run")
+    adding.add_argument("origin", metavar="GIT[@REF][//PATH]", help="repository; branch, tag or commit; folder in it")
+    updating = verbs.add_parser(
+        "update", help="show what has changed in its repository since it was added, and take it"
+    )
+    updating.add_argument(
+        "names", nargs="*", default=[], metavar="ID", help="the blueprints (default: all that were added)"
+    )
+    updating.add_argument("--ref", default="", metavar="REF", help="another branch, tag or commit from now on")
+    removing = verbs.add_parser("remove", help="remove a blueprint that was added; its runs have copies of their own")
+    removing.add_argument("blueprint", metavar="ID", help="the blueprint")
+    for changing in (adding, updating, removing):
+        changing.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _validate(commands: Commands) -> None:

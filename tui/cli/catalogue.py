@@ -7,12 +7,14 @@ from argparse import Namespace
 from pathlib import Path
 
 from actions.base.decoding import json_document
+from actions.base.wording import aligned_text
 from actions.blueprint.catalogue import Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bounds_of
 from actions.blueprint.source_files import FILE_NAME
 from actions.blueprint.targets import argument_text
 from tui.cli.options import STDIN
+from tui.cli.sharing.blueprints import add_blueprint, origin_of, own_pins, remove_blueprint, update_blueprints
 from tui.cli.tables.output import print_table
 
 BAD_FILE = 2
@@ -26,11 +28,14 @@ def run(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     blueprints, unreadable = Catalogue.usual(options.blueprints).read()
-    listed = [{"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder)} for b in blueprints]
-    width = max((len(blueprint.id) for blueprint in blueprints), default=0)
+    pins = own_pins()
+    listed = [
+        {"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder), "origin": origin_of(b, pins)}
+        for b in blueprints
+    ]
     print_table(
         options.output,
-        table=lambda: "".join(f"{blueprint.id:<{width}}  {blueprint.title}\n" for blueprint in blueprints),
+        table=lambda: aligned_text([[each["id"], each["title"], each["origin"]] for each in listed]),
         document=lambda: json_document(listed),
     )
     for broken in unreadable:
@@ -93,4 +98,18 @@ def _validate(options: Namespace) -> int:
     return BAD_FILE if errors else 0
 
 
-_VERBS = {None: _list, "list": _list, "show": _show}
+def _new(options: Namespace) -> int:
+    from tui.cli.new_blueprint import run
+
+    return run(options)
+
+
+_VERBS = {
+    None: _list,
+    "list": _list,
+    "show": _show,
+    "new": _new,
+    "add": add_blueprint,
+    "update": update_blueprints,
+    "remove": remove_blueprint,
+}

@@ -169,7 +169,7 @@ def _require_writable_results(options: Namespace) -> None:
     """Refuse files and folders of results that cannot be written, before hours are spent on the results."""
     from tui.settings.settings import form_of
 
-    for file, form in ((options.report, "json"), (options.junit, "xml")):
+    for file, form in ((options.report, "json"), (options.junit, "xml"), (options.summary, "md")):
         if file and file != Path("-"):
             form_of(file, {f".{form}": form})
             require_writable(file)
@@ -290,7 +290,7 @@ _STDOUT = Path("-")
 
 
 def _write_reports(options: Namespace, report: Report) -> None:
-    from actions.script.report import report_json, write_junit, write_report
+    from actions.script.report import report_json, write_junit, write_report, write_summary
 
     if options.report == _STDOUT:
         sys.stdout.buffer.write(report_json(report))
@@ -298,6 +298,8 @@ def _write_reports(options: Namespace, report: Report) -> None:
         write_report(report, options.report)
     if options.junit:
         write_junit(report, options.junit)
+    if options.summary:
+        write_summary(report, options.summary)
 
 
 async def require_begin(playing: asyncio.Task[Any], began: asyncio.Event, *, seconds: float) -> None:

@@ -62,6 +62,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui blueprints show bionemo-esm1nv      one, with its stages and parameters",
     ),
     "blueprints list": ("eksml-tui blueprints list -o json        with their folders",),
+    "blueprints new": (
+        "eksml-tui blueprints new mnist --from pytorchjob.yaml --log train.log",
+        "eksml-tui blueprints new mnist --from pytorchjob/mnist -n team-a   the job that runs there",
+        "kustomize build . | eksml-tui blueprints new mnist --from -",
+    ),
+    "blueprints add": (
+        "eksml-tui blueprints add github.com/acme/training@v1.2//blueprints/llama",
+        "eksml-tui blueprints add git@git.acme.com:ml/esm --yes",
+    ),
+    "blueprints update": ("eksml-tui blueprints update llama --ref v1.3    the diff first",),
+    "blueprints remove": ("eksml-tui blueprints remove llama",),
     "blueprints show": ("eksml-tui blueprints show bionemo-esm1nv -o csv > parameters.csv",),
     "validate": (
         "eksml-tui validate my-blueprints/*       check each of them",

@@ -83,6 +83,10 @@ def words_of(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+SEVERAL: Options = [
+    (("--contexts",), {"type": words_of, "metavar": "A,B", "help": "contexts of several clusters at once, or all"})
+]
+
 _LISTING: dict[str, tuple[tuple[str, ...], dict[str, object]]] = {
     "--sort-by": (
         (),
@@ -191,9 +195,7 @@ def console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
     nodes_option(top, of="a demo ")
-    top.add_argument(
-        "--contexts", type=words_of, metavar="A,B", help="contexts whose clusters are followed at once, or all"
-    )
+    add_options(top, SEVERAL)
     top.add_argument("--ascii", action="store_true", help="draw with ASCII only (default if the locale is not UTF-8)")
     top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument(
@@ -208,6 +210,7 @@ def console_options(top: argparse.ArgumentParser) -> None:
     script.add_argument("--visible", action="store_true", help="play it in this terminal instead of headless")
     script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
     script.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    script.add_argument("--summary", type=Path, metavar="FILE", help="write the report as a page of Markdown")
     script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
     script.add_argument(
         "--allow-write", type=Path, action="append", default=[], metavar="DIR",

@@ -38,10 +38,7 @@ class ChosenTarget(msgspec.Struct, frozen=True):
 
 def chosen_target(options: Namespace) -> ChosenTarget:
     """Return the cluster that the options select; start the embedded one for `--demo`."""
-    if options.allow_plugin:
-        from actions.cluster.auth.exec_plugins import allow
-
-        allow(options.allow_plugin)
+    allow_plugins(options)
     if options.demo:
         return _demo(options)
     environment = aws_environment(options)
@@ -50,6 +47,14 @@ def chosen_target(options: Namespace) -> ChosenTarget:
     target = replace(target, context=contexts[0] if contexts else target.context)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     return ChosenTarget(target, contexts, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def allow_plugins(options: Namespace) -> None:
+    """Allow the exec plugins that the options name."""
+    if options.allow_plugin:
+        from actions.cluster.auth.exec_plugins import allow
+
+        allow(options.allow_plugin)
 
 
 def followed_contexts(target: ClusterTarget, wanted: Sequence[str]) -> tuple[str, ...]:

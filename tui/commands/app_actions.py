@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
+from tui.feeds.followed import FollowedCluster
 from tui.screens.confirm import Confirmation
 
 Handler = Callable[[Any], Awaitable[None]]
@@ -46,7 +47,7 @@ class AppActions(msgspec.Struct, frozen=True):
         close_notifications: Take away all notifications; `False` if there is none.
         close_front: Close the screen in front of the console; `False` if there is none.
         front: Return the screen in front: the console itself, if no other one is.
-        open_shell: Put a shell in a container in front.
+        open_shell: Put a shell in a container of a cluster in front.
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
         choose_theme: Draw in the theme of this name.
         edit_text: Open a text in an editor, given by its command line; return it as it was saved.
@@ -62,7 +63,7 @@ class AppActions(msgspec.Struct, frozen=True):
     leave: Callable[[], None]
     close_notifications: Callable[[], bool]
     close_front: Callable[[], bool]
-    open_shell: Callable[[PodFacts, str], None]
+    open_shell: Callable[[FollowedCluster, PodFacts, str], None]
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
     front: Callable[[], Screen[Any] | None] = lambda: None
     withdraw_notification: Callable[[str], None] = lambda _: None

@@ -58,7 +58,7 @@ class ObjectChanges:
             await delete_target(session, target, propagation=arguments.propagation)
             return f"{target.title()} is being deleted."
 
-        await self._each(arguments.object, delete, "are being deleted")
+        await self._each(arguments, delete, "are being deleted")
 
     async def _scale(self, arguments: args.ScaleArguments) -> None:
         from actions.cluster.objects.operations import scale_target
@@ -67,7 +67,7 @@ class ObjectChanges:
             former = await scale_target(session, target, arguments.replicas)
             return f"{target.title()}: {former} → {arguments.replicas} replicas."
 
-        await self._each(arguments.object, scale, f"have {arguments.replicas} replicas now")
+        await self._each(arguments, scale, f"have {arguments.replicas} replicas now")
 
     async def _restart(self, arguments: args.TargetArguments) -> None:
         from actions.cluster.objects.operations import restart_target
@@ -76,15 +76,15 @@ class ObjectChanges:
             await restart_target(session, target, clock=self._services.clock)
             return f"{target.title()} is being restarted."
 
-        await self._each(arguments.object, restart, "are being restarted")
+        await self._each(arguments, restart, "are being restarted")
 
     async def _suspend(self, arguments: args.TargetArguments) -> None:
-        await self._set_suspended(arguments.object, is_suspended=True)
+        await self._set_suspended(arguments, is_suspended=True)
 
     async def _unsuspend(self, arguments: args.TargetArguments) -> None:
-        await self._set_suspended(arguments.object, is_suspended=False)
+        await self._set_suspended(arguments, is_suspended=False)
 
-    async def _set_suspended(self, text: str, *, is_suspended: bool) -> None:
+    async def _set_suspended(self, arguments: args.TargetArguments, *, is_suspended: bool) -> None:
         from actions.cluster.objects.operations import suspend_target
 
         ends, word = ("pods end", "suspended") if is_suspended else ("pods are made again", "not suspended")
@@ -93,15 +93,15 @@ class ObjectChanges:
             is_change = await suspend_target(session, target, is_suspended=is_suspended)
             return f"{target.title()} is {word}: its {ends}." if is_change else f"{target.title()} was {word} already."
 
-        await self._each(text, set_suspended, f"are {word}")
+        await self._each(arguments, set_suspended, f"are {word}")
 
     async def _cordon(self, arguments: args.TargetArguments) -> None:
-        await self._set_cordoned(arguments.object, is_cordoned=True)
+        await self._set_cordoned(arguments, is_cordoned=True)
 
     async def _uncordon(self, arguments: args.TargetArguments) -> None:
-        await self._set_cordoned(arguments.object, is_cordoned=False)
+        await self._set_cordoned(arguments, is_cordoned=False)
 
-    async def _set_cordoned(self, text: str, *, is_cordoned: bool) -> None:
+    async def _set_cordoned(self, arguments: args.TargetArguments, *, is_cordoned: bool) -> None:
         from actions.cluster.objects.operations import cordon_node
 
         word = "cordoned" if is_cordoned else "uncordoned"
@@ -114,7 +114,7 @@ class ObjectChanges:
             end = "; its drain has ended" if drain is not None else ""
             return f"{target.title()} is {word}{end}." if is_change else f"{target.title()} was {word} already{end}."
 
-        await self._each(text, set_cordoned, f"are {word}", kind="nodes")
+        await self._each(arguments, set_cordoned, f"are {word}", kind="nodes")
 
     async def _drain(self, arguments: args.DrainArguments) -> None:
         async def drain(session: KubeSession, target: Target) -> str:
@@ -133,7 +133,7 @@ class ObjectChanges:
                 if self._services.drains.pop(target.name, None) is not None:
                     self._services.ticker.request_paint()  # nothing else may change any more
 
-        await self._each(arguments.object, drain, "are drained", kind="nodes")
+        await self._each(arguments, drain, "are drained", kind="nodes")
 
     async def _evict(self, session: KubeSession, target: Target, *, even_if_lost: bool) -> str:
         """Cordon a node and evict its pods; the footer shows what is left.
@@ -170,17 +170,20 @@ class ObjectChanges:
         return f"{target.title()} is drained: {counted(len(plan.evicted), 'pod')} evicted."
 
     async def _each(
-        self, text: str, change: Callable[[KubeSession, Target], Awaitable[str]], done: str, *, kind: str = "pods"
+        self,
+        arguments: args.TargetArguments | args.ScaleArguments,
+        change: Callable[[KubeSession, Target], Awaitable[str]],
+        done: str,
+        *,
+        kind: str = "pods",
     ) -> None:
         """Change all objects that are meant; one that fails does not keep the others from being changed.
 
         Raises:
             ConsoleError: One failed; of several the first one's error, with their number.
         """
-        cluster = self._services.cluster
-        targets = await resolve_targets(self._services, self._workspace, text, kind=kind)
-        self._services.followed.require_on_screen(cluster)
-        session = cluster.session
+        cluster, targets = await resolve_targets(self._services, self._workspace, arguments, kind=kind)
+        session = cluster.feed.session
         results = await asyncio.gather(*(change(session, target) for target in targets), return_exceptions=True)
         self._workspace.current.clear_marks()
         failed = [result for result in results if isinstance(result, BaseException)]

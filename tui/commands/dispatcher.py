@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, describe_bug
-from actions.base.wording import listed
 from actions.command.arguments import (
     TARGETED,
     Arguments,
     LaunchArguments,
-    OpenArguments,
-    PluginArguments,
+    ScaleArguments,
     TakeoverArguments,
+    TargetArguments,
 )
 from actions.command.parse import parse_typed
 from actions.command.verbs import (
@@ -78,9 +77,8 @@ class CommandDispatcher:
         try:
             if isinstance(command, str):
                 command = expanded(command, self._services.settings.aliases)
-            call = parse_typed(command, self._services.objects.knows) if isinstance(command, str) else command
-            if not (call.command.is_mutation and _names_objects(call)):
-                self._show_cluster_of(call)
+            is_kind = self._services.followed.on_screen.kinds.knows
+            call = parse_typed(command, is_kind) if isinstance(command, str) else command
             call = with_whole_run(with_selected_run(call, self._workspace.current.subject()), self._services.runs)
             self._refuse_mutation(call)
         except ConsoleError as error:
@@ -97,8 +95,6 @@ class CommandDispatcher:
                 something.
             ConsoleError: The command failed.
         """
-        if not _names_objects(call):
-            self._show_cluster_of(call)
         self._refuse_mutation(call)
         await self._carry_out(with_whole_run(call, self._services.runs))
 
@@ -138,7 +134,7 @@ class CommandDispatcher:
         if isinstance(call.arguments, LaunchArguments):
             return await self._reviewed(call.arguments)
         if isinstance(call.arguments, TARGETED):
-            return await self._confirmed_change(call)
+            return await self._confirmed_change(call, call.arguments)
         from tui.commands.confirmations import confirmation_for, confirmed_arguments, require_as_shown, with_users
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
@@ -153,19 +149,16 @@ class CommandDispatcher:
         require_as_shown(call, shown, self._services.runs.view)
         return confirmed_arguments(call, self._services.runs.view)
 
-    async def _confirmed_change(self, call: Call) -> Arguments | None:
+    async def _confirmed_change(self, call: Call, arguments: TargetArguments | ScaleArguments) -> Arguments | None:
         """Name the objects that a change is meant for, as they are when the dialog opens."""
         from tui.commands.targets import KIND_OF_A_NAME, confirmation_of_change, resolve_targets
         from tui.screens.confirm import ConfirmModal, TypeNameModal
 
-        services, cluster = self._services, self._services.cluster
-        named, kind = getattr(call.arguments, "object", ""), KIND_OF_A_NAME.get(call.command.id, "pods")
-        targets = await resolve_targets(services, self._workspace, named, kind=kind)
-        confirmation, resolved = await confirmation_of_change(services, call, targets)
+        services, kind = self._services, KIND_OF_A_NAME.get(call.command.id, "pods")
+        cluster, targets = await resolve_targets(services, self._workspace, arguments, kind=kind)
+        confirmation, resolved = await confirmation_of_change(services, cluster, call, targets)
         modal = TypeNameModal(confirmation) if confirmation.word else ConfirmModal(confirmation)
-        is_wanted = await self._app.put_in_front(modal)
-        services.followed.require_on_screen(cluster)
-        return resolved.arguments if is_wanted else None
+        return resolved.arguments if await self._app.put_in_front(modal) else None
 
     async def _reviewed(self, arguments: LaunchArguments) -> LaunchArguments | None:
         """Show the launch form, which has plan and cost, and a confirmation of its own.
@@ -191,48 +184,10 @@ class CommandDispatcher:
                 f"This console is read-only: {call.command.id} was not carried out.",
                 hint="Serve it with --allow-changes." if is_served else "Start without --readonly.",
             )
-        words = self._services.followed.on_screen.as_of_words()
-        if call.command.is_mutation and hasattr(call.arguments, "object") and words:
-            raise RefusedError(
-                f"The nodes and pods on screen are {words}: {call.command.id} was not carried out.",
-                hint="Wait until they are live.",
-            )
-
-    def _show_cluster_of(self, call: Call) -> None:
-        """Put the cluster of the selected row on screen, before a command about objects: it is the one that is meant.
-
-        Not for a change of objects that are named: these are of the cluster that the header names.
-
-        Raises:
-            RefusedError: The marked rows are of several clusters.
-        """
-        values = call.arguments
-        names = [str(getattr(values, name)) for name in ("object", "job", "of") if hasattr(values, name)]
-        is_plugin = isinstance(values, PluginArguments)
-        if not (names or is_plugin) or (isinstance(values, OpenArguments) and not values.of):
-            return
-        pane = self._workspace.current
-        selected, marked = pane.subject_in_sight(), () if any(names) or is_plugin else pane.marked()
-        chosen = marked or ((selected,) if selected is not None else ())
-        clusters = sorted({subject.cluster for subject in chosen if subject.cluster})
-        if len(clusters) > 1:
-            raise RefusedError(f"The marked rows are of several clusters: {listed(clusters, 3)}.", hint=_ONE_CLUSTER)
-        followed = self._services.followed
-        found = followed.named(clusters[0]) if clusters else None
-        if found is not None and found is not followed.on_screen:
-            self._services.show(found.feed.target)
 
     @cached_property
     def _handlers(self) -> Mapping[str, Handler]:
         return self._make_handlers()
-
-
-_ONE_CLUSTER = "Mark those of one, and later those of the other; :mark clear drops all marks."
-
-
-def _names_objects(call: Call) -> bool:
-    """Return whether objects, or a job, are named in the call, instead of selected."""
-    return any(getattr(call.arguments, name, "") for name in ("object", "job"))
 
 
 def expanded(line: str, aliases: Mapping[str, str]) -> str:

@@ -14,6 +14,8 @@ from actions.base.errors import ConfigError, ConflictError, ConsoleError, Refuse
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.targets import place_of_changes, resolve_targets
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.followed import FollowedCluster
 from tui.feeds.services import ConsoleServices
 from tui.screens.workspace import PaneWorkspace
 
@@ -70,23 +72,25 @@ class EditCommand:
         return {"edit": self._edit}
 
     async def _edit(self, arguments: args.TargetArguments) -> None:
-        targets = await resolve_targets(self._services, self._workspace, arguments.object)
+        cluster, targets = await resolve_targets(self._services, self._workspace, arguments)
         if len(targets) != 1:
             raise RefusedError(f"{len(targets)} objects are chosen; one is edited at a time.", hint="esc drops marks.")
         if targets[0].qualified in _HIDDEN:
             raise RefusedError(f"{targets[0].title()} is not edited here: contents of Secrets are never read.")
         argv = editor_of(os.environ)
-        document = await self._read(targets[0])
-        if await self._edit_until_taken(targets[0], document, argv):
+        document = await _read(cluster.feed, targets[0])
+        if await self._edit_until_taken(cluster, targets[0], document, argv):
             self._app.notify_plainly(f"{targets[0].title()} is changed.")
         else:
             self._app.notify_plainly(f"{targets[0].title()} is not changed.")
 
-    async def _edit_until_taken(self, target: Target, document: Mapping[str, Any], argv: Sequence[str]) -> bool:
+    async def _edit_until_taken(
+        self, cluster: FollowedCluster, target: Target, document: Mapping[str, Any], argv: Sequence[str]
+    ) -> bool:
         """Open the editor until the server takes what was saved; return false if nothing is to be changed."""
         from actions.cluster.objects.editing import changed, changes_between, editable_text, parse_edited
 
-        base, of = document, f"{target.title()} · {place_of_changes(self._services)}"
+        base, of = document, f"{target.title()} · {place_of_changes(self._services, cluster)}"
         text = editable_text(base, of=of)
         while True:
             saved = await self._app.edit_text(text, argv)
@@ -96,31 +100,33 @@ class EditCommand:
                 wanted = parse_edited(saved)
                 if wanted is None or not changes_between(base, wanted):
                     return False
-                await self._send(target, wanted)
+                await _send(cluster.feed, target, wanted)
             except ConflictError:
                 patch = _without_version(changes_between(base, wanted or {}))
-                base = await self._read(target)
+                base = await _read(cluster.feed, target)
                 text = editable_text(changed(base, patch), (_OTHERS_FIRST,), of=of)
             except ConsoleError as error:  # what was typed must not be lost
                 text = _remarked(saved, error)
             else:
                 return True
 
-    async def _read(self, target: Target) -> dict[str, Any]:
-        from actions.cluster.objects.editing import without_managed_fields
 
-        found = without_managed_fields(await self._services.cluster.session.get(target.path))
-        if found.get("metadata", {}).get("uid") != target.uid:
-            raise RefusedError(f"{target.title()} is not the object that was chosen; that one is gone.")
-        return found
+async def _read(cluster: ClusterFeed, target: Target) -> dict[str, Any]:
+    from actions.cluster.objects.editing import without_managed_fields
 
-    async def _send(self, target: Target, document: Mapping[str, Any]) -> None:
-        await self._services.cluster.session.request(
-            "PUT",
-            target.path,
-            query={"fieldManager": "eksml-tui-edit", "fieldValidation": "Strict"},
-            body=msgspec.json.encode(document),
-        )
+    found = without_managed_fields(await cluster.session.get(target.path))
+    if found.get("metadata", {}).get("uid") != target.uid:
+        raise RefusedError(f"{target.title()} is not the object that was chosen; that one is gone.")
+    return found
+
+
+async def _send(cluster: ClusterFeed, target: Target, document: Mapping[str, Any]) -> None:
+    await cluster.session.request(
+        "PUT",
+        target.path,
+        query={"fieldManager": "eksml-tui-edit", "fieldValidation": "Strict"},
+        body=msgspec.json.encode(document),
+    )
 
 
 def _without_version(patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from tui.commands.screenshot import save_uncovered
 from tui.commands.view import ContextCommand, PaneCommands, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import ConsoleServices
+from tui.panes.clusters import title_in
 from tui.screens.confirm import Confirmation, ConfirmModal
 from tui.screens.shell import ShellScreen
 from tui.screens.workspace import PaneWorkspace
@@ -36,6 +37,7 @@ from tui.screens.workspace import PaneWorkspace
 if TYPE_CHECKING:
     from actions.fleet.facts import PodFacts
     from tui.base_app import TypeAheadApp
+    from tui.feeds.followed import FollowedCluster
 
 
 def handlers_for(
@@ -78,8 +80,9 @@ def app_actions(app: TypeAheadApp[Any], services: ConsoleServices) -> AppActions
     def run_beside(work: Coroutine[Any, Any, None]) -> None:
         app.run_worker(work, group="plugins", exit_on_error=True)
 
-    def open_shell(pod: PodFacts, container: str) -> None:
-        app.push_screen(ShellScreen(services, pod, container))
+    def open_shell(cluster: FollowedCluster, pod: PodFacts, container: str) -> None:
+        title = title_in(services, cluster, f"{pod.key} {container}")
+        app.push_screen(ShellScreen(cluster.feed, pod, container, title))
 
     return AppActions(
         show=show,

@@ -38,14 +38,14 @@ class KindCommands:
 
     async def _objects(self, arguments: args.KindArguments) -> None:
         require_selector(arguments.labels)
-        kind = await self._services.objects.find(arguments.kind)
+        kind = await self._services.followed.on_screen.kinds.find(arguments.kind)
         chosen = arguments.namespace or self._services.namespace
         namespace = "" if chosen == _ALL or not kind.is_namespaced else chosen
         self._services.show_objects(ObjectsScope(kind, namespace, arguments.labels, arguments.fields))
         self._workspace.open("objects", "")
 
     async def _kinds(self, _arguments: args.NoArguments) -> None:
-        catalogue = await self._services.objects.kinds()
+        catalogue = await self._services.followed.on_screen.kinds.read()
         self._app.show(Viewer("kinds", kinds_page(catalogue.kinds)))
 
     async def _namespace(self, arguments: args.NamespaceArguments) -> None:

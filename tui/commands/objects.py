@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError, ParameterError, RefusedError, UnreachableError
+from actions.base.wording import seconds_in
 from actions.cluster.job_pods import JobRef
 from actions.cluster.kinds import find_word, full_name
 from actions.command import arguments as args
@@ -16,15 +17,17 @@ from actions.fleet.facts import PodFacts
 from actions.run.state.view import TEARDOWN_PREFIX
 from tui.commands.accelerators import DeviceDetails
 from tui.commands.app_actions import AppActions, Handler
+from tui.commands.targets import cluster_meant, require_live, subject_meant
 from tui.feeds.logs import LogBegin
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, parse_port, served_by
 from tui.feeds.services import ConsoleServices, default_namespace, explain_run, explain_stage
+from tui.panes.clusters import title_in
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.pods import PodOwner
 from tui.present.rail import title_of
 from tui.present.subject import Subject, parse_subject
-from tui.present.text import console_words, span_seconds
+from tui.present.text import console_words
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.select import ObjectSelector
     from actions.run.state.view import RunView
     from tui.feeds.cluster import ClusterFeed
+    from tui.feeds.followed import FollowedCluster
 
 
 _STAGE = "Stage"
@@ -65,7 +69,7 @@ class WhyCommand:
         return {"why": self._why}
 
     async def _why(self, arguments: args.ObjectArguments) -> None:
-        subject = self._subject(arguments)
+        cluster, subject = self._subject(arguments)
         page: Callable[[int], str]
         view = self._services.runs.view
         step = view.step(subject.name) if view is not None and subject is not None and subject.kind == _STAGE else None
@@ -77,8 +81,8 @@ class WhyCommand:
         elif subject is not None and subject.kind == _RUN:
             title, page = await self._run_page(subject.name)
         else:
-            page = partial(_findings_page, await self._explained(subject))
-        self._app.show(Viewer(title, page))
+            page = partial(_findings_page, await self._explained(cluster, subject))
+        self._app.show(Viewer(title_in(self._services, cluster, title), page))
 
     async def _run_page(self, run_id: str) -> tuple[str, Callable[[int], str]]:
         """Return title and page on the stage of a run that is under way or has failed.
@@ -118,22 +122,21 @@ class WhyCommand:
         found = [replace(one, next_step=console_words(one.next_step, self._services)) for one in found]
         return lambda width: f"{head}\n\n{_findings_page(found, width)}"
 
-    async def _explained(self, subject: Subject | None) -> list[Finding]:
+    async def _explained(self, cluster: FollowedCluster, subject: Subject | None) -> list[Finding]:
         from actions.cluster.diagnose.collect import explain
 
         selector = _selector_of(subject) if subject is not None else None
-        return await explain(self._services.cluster.session, selector, clock=self._services.clock)
+        return await explain(cluster.feed.session, selector, clock=self._services.clock)
 
-    def _subject(self, arguments: args.ObjectArguments) -> Subject | None:
-        """Return the named object, or the one under the cursor; `None` for the whole cluster."""
-        if arguments.object:
-            return (
-                self._stage_named(arguments.object)
-                or self._workspace.current.named(arguments.object)
-                or parse_subject(arguments.object, default_namespace=default_namespace(self._services))
-            )
-        subject = self._workspace.current.subject()
-        return None if subject is None or subject.kind in _WITHOUT_DIAGNOSIS else subject
+    def _subject(self, arguments: args.ObjectArguments) -> tuple[FollowedCluster, Subject | None]:
+        """Return the named object, or the one under the cursor; `None` for the whole cluster; with its cluster."""
+        stage = self._stage_named(arguments.object)
+        if stage is not None:
+            return self._services.followed.on_screen, stage
+        subject = None if arguments.object else self._workspace.current.subject()
+        if not arguments.object and (subject is None or subject.kind in _WITHOUT_DIAGNOSIS):
+            return cluster_meant(self._services, arguments.context, filter(None, (subject,))), None
+        return subject_meant(self._services, self._workspace, arguments)
 
     def _stage_named(self, text: str) -> Subject | None:
         """Return the stage of the run on screen that `stage/NAME` names; `None` if it has none of that name."""
@@ -173,7 +176,7 @@ class ObjectCommands:
         self._workspace = workspace
         self._services = services
         self._app = actions
-        self._devices = DeviceDetails(services)
+        self._devices = DeviceDetails()
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers by command id."""
@@ -186,20 +189,22 @@ class ObjectCommands:
         return own | dict(WhyCommand(self._workspace, self._services, self._app).handlers())
 
     async def _describe(self, arguments: args.ObjectArguments) -> None:
-        subject = await self._any_subject(arguments)
-        document = await self._fetch(subject)
-        snapshot = self._services.cluster.snapshot()
+        cluster, subject = await self._any_subject(arguments)
+        document = await self._fetch(cluster, subject)
+        snapshot = cluster.feed.snapshot()
         events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
-        devices = await self._devices.section(subject)
+        devices = await self._devices.section(cluster.feed, subject)
         page = object_page(document, events, now=self._services.clock.now().timestamp(), devices=devices)
-        self._app.show(Viewer(subject.title(), page))
+        self._app.show(Viewer(title_in(self._services, cluster, subject.title()), page))
 
     async def _yaml(self, arguments: args.ObjectArguments) -> None:
-        subject = await self._any_subject(arguments)
-        self._app.show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
+        cluster, subject = await self._any_subject(arguments)
+        title = title_in(self._services, cluster, f"{subject.title()}, YAML")
+        self._app.show(Viewer(title, object_yaml(await self._fetch(cluster, subject))))
 
     async def _logs(self, arguments: args.LogsArguments) -> None:
-        subject = self._subject(arguments)
+        cluster, subject = subject_meant(self._services, self._workspace, arguments)
+        self._services.put_on_screen(cluster)
         begin = self._begin(arguments)
         is_job = subject.row is not None and subject.row.is_watched
         failing = self._failing_pod_of(subject)
@@ -222,7 +227,7 @@ class ObjectCommands:
         if failing is not None:
             self._show_log(failing, arguments.container, begin)
         elif subject.kind == "Pod":
-            self._show_log(*self._pod(arguments), begin)
+            self._show_log(*self._pod(cluster, subject, arguments.container), begin)
         else:
             await self._show_logs_of(subject, begin)
 
@@ -241,7 +246,7 @@ class ObjectCommands:
     def _begin(self, arguments: args.LogsArguments) -> LogBegin:
         if not arguments.since:
             return LogBegin(tail=arguments.tail, is_previous=arguments.previous)
-        seconds = span_seconds(arguments.since)
+        seconds = seconds_in(arguments.since)
         if seconds is None:
             raise ParameterError(f"since: {arguments.since!r} is not a duration.", hint="Write 10m, 1h30m or 2d.")
         since = self._services.clock.now().timestamp() - seconds
@@ -267,57 +272,42 @@ class ObjectCommands:
         else:
             self._workspace.open("pods", owner.text())
 
-    async def _any_subject(self, arguments: args.ObjectArguments) -> Subject:
+    async def _any_subject(self, arguments: args.ObjectArguments) -> tuple[FollowedCluster, Subject]:
         """Return the named object, also of a kind that only the cluster has, or the one under the cursor."""
+        cluster, subject = subject_meant(self._services, self._workspace, arguments)
         words = arguments.object.split("/")
-        if len(words) < 2 or find_word(words[0]) is not None or not self._services.objects.knows(words[0]):
-            return self._subject(arguments)
-        kind = await self._services.objects.find(words[0])
-        if len(words) == 2 and kind.is_namespaced and self._has_pod(*words):
-            return self._subject(arguments)  # people call namespaces `jobs` and `services`
-        namespace = words[1] if len(words) > 2 else default_namespace(self._services)
-        return Subject(
+        if len(words) < 2 or find_word(words[0]) is not None or not cluster.kinds.knows(words[0]):
+            return cluster, subject
+        kind = await cluster.kinds.find(words[0])
+        if len(words) == 2 and kind.is_namespaced and _pod_named(cluster.feed, arguments.object) is not None:
+            return cluster, subject  # people call namespaces `jobs` and `services`
+        namespace = words[1] if len(words) > 2 else default_namespace(self._services, cluster)
+        return cluster, Subject(
             full_name(kind.api_version, kind.kind),
             words[-1],
             namespace if kind.is_namespaced else "",
             api_version=kind.api_version,
         )
 
-    def _has_pod(self, namespace: str, name: str) -> bool:
-        snapshot = self._services.cluster.snapshot()
-        return snapshot is not None and f"{namespace}/{name}" in snapshot.pods
-
     async def _shell(self, arguments: args.ObjectArguments) -> None:
-        pod, container = self._pod(arguments)
+        cluster, subject = subject_meant(self._services, self._workspace, arguments)
+        require_live(cluster)
+        pod, container = self._pod(cluster, subject, arguments.container)
         if pod.phase != "Running":
             raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}. A shell needs a running one.")
-        self._app.open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
+        self._app.open_shell(cluster, pod, container or (pod.containers[0] if pod.containers else ""))
 
-    def _subject(self, arguments: args.ObjectArguments | args.LogsArguments) -> Subject:
-        if arguments.object:
-            return self._workspace.current.named(arguments.object) or parse_subject(
-                arguments.object, default_namespace=default_namespace(self._services)
-            )
-        pane, is_log = self._workspace.current, isinstance(arguments, args.LogsArguments)
-        subject = pane.subject_in_sight() if is_log else pane.subject()
-        if subject is None:
-            wanted = "a run, a problem or a pod" if is_log else "a pod or a node"
-            raise MissingError("Nothing is selected.", hint=f"Put the cursor on {wanted}.")
-        return subject
-
-    def _pod(self, arguments: args.ObjectArguments | args.LogsArguments) -> tuple[PodFacts, str]:
-        """Return a pod and one of its containers."""
-        subject = self._subject(arguments)
+    def _pod(self, cluster: FollowedCluster, subject: Subject, wanted: str) -> tuple[PodFacts, str]:
+        """Return a pod and one of its containers: the wanted one, if there is a wish, else the selected one."""
         if subject.kind != "Pod":
             raise RefusedError(f"{subject.title()} is not a pod.", hint="Put the cursor on a pod.")
-        snapshot = self._services.cluster.snapshot()
-        pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
+        pod = _pod_named(cluster.feed, f"{subject.namespace}/{subject.name}")
         if pod is None:
             raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="It may be gone already.")
-        if arguments.container and arguments.container not in pod.containers:
+        if wanted and wanted not in pod.containers:
             known = ", ".join(pod.containers)
-            raise MissingError(f"Pod {pod.key} has no container {arguments.container!r}.", hint=f"It has: {known}.")
-        return pod, arguments.container or subject.container
+            raise MissingError(f"Pod {pod.key} has no container {wanted!r}.", hint=f"It has: {known}.")
+        return pod, wanted or subject.container
 
     def _failing_pod_of(self, owner: Subject) -> PodFacts | None:
         """Return a pod of a workload that has begun and is not fine: its log has the reason."""
@@ -326,7 +316,7 @@ class ObjectCommands:
         own = (pod for pod in pods if (pod.namespace, pod.owner_kind, pod.owner_name) == key)
         return next((pod for pod in own if not pod.is_fine and pod.node), None)
 
-    async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
+    async def _fetch(self, cluster: FollowedCluster, subject: Subject) -> Mapping[str, Any]:
         from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 
         row = subject.row
@@ -334,7 +324,7 @@ class ObjectCommands:
         if not api_version or (row is not None and not row.is_shown):
             hint = "Name a pod, a node, a job or another object: kind/name."
             raise RefusedError(f"{subject.kind} cannot be described.", hint=hint)
-        session = self._services.cluster.session
+        session = cluster.feed.session
         ref = ObjectRef(api_version, subject.kind.partition(".")[0], subject.namespace, subject.name)
         return await fetch_object(session, Discovery(session), ref)
 
@@ -374,15 +364,15 @@ class ForwardCommand:
                 raise MissingError(f"Nothing is forwarded as {arguments.to!r}.")
             self._app.notify_plainly(f"{arguments.to} is no longer forwarded.")
             return
-        await self._services.cluster.wait_connected()
+        cluster = cluster_meant(self._services, arguments.context)
+        await cluster.feed.wait_connected()
         service = next((service for service in SERVICES if service.name == arguments.to), None)
         if service is not None:
-            await self._open(service, arguments.local)
+            await self._open(cluster.feed, service, arguments.local)
         else:
-            await self._open_port(arguments)
+            await self._open_port(cluster, arguments)
 
-    async def _open(self, service: WebInterface, local: int) -> None:
-        cluster = self._services.cluster  # another one may be on screen when a connection comes
+    async def _open(self, cluster: ClusterFeed, service: WebInterface, local: int) -> None:
         pod = served_by(service, self._pods(cluster))
         if pod is None:
             raise MissingError(f"No running pod serves the {service.title}.", hint="Wait until its stage runs.")
@@ -398,15 +388,14 @@ class ForwardCommand:
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
-    async def _open_port(self, arguments: args.ForwardArguments) -> None:
+    async def _open_port(self, cluster: FollowedCluster, arguments: args.ForwardArguments) -> None:
         target, port = parse_port(arguments.to)
-        subject = parse_subject(target, default_namespace=default_namespace(self._services))
-        cluster = self._services.cluster
-        find = partial(_pod_named, cluster, f"{subject.namespace}/{subject.name}")
+        subject = parse_subject(target, default_namespace=default_namespace(self._services, cluster))
+        find = partial(_pod_named, cluster.feed, f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
         address = await self._forwards.open(
-            cluster.session, arguments.to, subject.namespace, find, port=port, local=arguments.local
+            cluster.feed.session, arguments.to, subject.namespace, find, port=port, local=arguments.local
         )
         self._app.notify_plainly(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 

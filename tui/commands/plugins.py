@@ -13,11 +13,13 @@ from actions.base.files import expanded
 from actions.base.process import stream_tool
 from actions.base.untrusted import one_line
 from actions.base.wording import folded
-from actions.cluster.auth.kubeconfig import load_context
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.command import arguments as args
 from actions.command.verbs import nearest_hint
 from tui.commands.app_actions import AppActions, Handler
-from tui.commands.targets import place_of_changes
+from tui.commands.targets import cluster_meant, place_of_changes
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.followed import FollowedCluster
 from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, TablePane
 from tui.present.cells import Cells, Span, Tone
@@ -99,12 +101,13 @@ class PluginCommand:
                 f"{plugin.name} is for {', '.join(plugin.scopes)}, not for {subject.title()} here.",
                 hint=f"It works in {panes}.",
             )
+        cluster = cluster_meant(self._services, "", (subject,))
         inputs = _inputs(plugin, arguments.set)
         typed = {*inputs, *(["FILTER"] if pane.active_filter else [])}
-        values = inputs | self._values(pane, subject)
-        values |= await in_thread("plugin", self._of_context)
+        values = inputs | self._values(cluster.feed, pane, subject)
+        values |= await in_thread("plugin", _of_context, cluster.feed.target)
         argv = _argv(plugin, values, typed)
-        if plugin.is_confirmed and not await self._app.confirm(self._question(plugin, subject, argv)):
+        if plugin.is_confirmed and not await self._app.confirm(self._question(cluster, plugin, subject, argv)):
             return
         environment = {**os.environ, **({"KUBECONFIG": values["KUBECONFIG"]} if values["KUBECONFIG"] else {})}
         if plugin.is_background:
@@ -126,13 +129,13 @@ class PluginCommand:
             raise MissingError(f"There is no plugin {name!r}.", hint=nearest_hint(name, plugins))
         return plugins[name]
 
-    def _values(self, pane: Pane, subject: Subject) -> dict[str, str]:
+    def _values(self, cluster: ClusterFeed, pane: Pane, subject: Subject) -> dict[str, str]:
         """Return the values of the selection: names, the columns of its row, the filter, its kind."""
         row, scope = subject.row, self._services.objects.scope
         kind = scope.kind if row is None and scope is not None else None
         group, plural = (kind.group, kind.plural) if kind else (row.group, row.plural) if row else ("", "")
         version = kind.version if kind else row.versions[0] if row else ""
-        snapshot = self._services.cluster.snapshot()
+        snapshot = cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot and subject.kind == "Pod" else None
         values = {
             "NAME": subject.name,
@@ -149,23 +152,12 @@ class PluginCommand:
         cells = {title: _SIGNS.sub("", pane.clipping(title).text).strip() for title in titles}
         return values | {f"COL-{title.upper()}": text for title, text in cells.items()}
 
-    def _of_context(self) -> dict[str, str]:
-        """Return the values of the kubeconfig's context; reads its files."""
-        target = self._services.cluster.target
-        context = load_context(target)
-        file = str(expanded(target.kubeconfig)) if target.kubeconfig else os.environ.get("KUBECONFIG", "")
-        return {
-            "CONTEXT": context.context,
-            "CLUSTER": context.cluster,
-            "USER": context.user,
-            "GROUPS": ",".join(context.impersonation.groups),
-            "KUBECONFIG": file,
-        }
-
-    def _question(self, plugin: ConsolePlugin, subject: Subject, argv: Sequence[str]) -> Confirmation:
+    def _question(
+        self, cluster: FollowedCluster, plugin: ConsolePlugin, subject: Subject, argv: Sequence[str]
+    ) -> Confirmation:
         words = [*folded(one_line(shlex.join(argv), limit=2000), BODY_COLUMNS - 2, further="    "), ""]
         lines: list[Cells] = [(Span(line, Tone.STRONG),) for line in words]
-        lines += [(Span(line),) for line in folded(place_of_changes(self._services), BODY_COLUMNS - 2)]
+        lines += [(Span(line),) for line in folded(place_of_changes(self._services, cluster), BODY_COLUMNS - 2)]
         return Confirmation(f"Start {plugin.name} with {subject.title()}?", lines)
 
     async def _run(self, plugin: ConsolePlugin, argv: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -182,6 +174,19 @@ class PluginCommand:
             self._app.notify_plainly(f"{plugin.name}: {error.sentence()}")
         else:
             self._app.notify_plainly(printed[0] if plugin.shows_output and printed else f"{plugin.name} has ended.")
+
+
+def _of_context(target: ClusterTarget) -> dict[str, str]:
+    """Return the values of a kubeconfig's context; reads its files."""
+    context = load_context(target)
+    file = str(expanded(target.kubeconfig)) if target.kubeconfig else os.environ.get("KUBECONFIG", "")
+    return {
+        "CONTEXT": context.context,
+        "CLUSTER": context.cluster,
+        "USER": context.user,
+        "GROUPS": ",".join(context.impersonation.groups),
+        "KUBECONFIG": file,
+    }
 
 
 def _inputs(plugin: ConsolePlugin, typed: Mapping[str, str]) -> dict[str, str]:

@@ -166,7 +166,7 @@ class ScriptWriter:
             arguments = _with(arguments, file=Path(getattr(arguments, "file", "")).name)
         elif names and not reason:
             field = "job" if isinstance(arguments, args.WatchArguments) else "object"
-            arguments = _with(arguments, **{field: names})
+            arguments = _with(arguments, **{field: names, "context": self._context(call)})
         return reason, arguments
 
     def _waiting(self, stage: str) -> str:
@@ -199,13 +199,20 @@ class ScriptWriter:
                 typed = call.arguments.object
             case _:
                 return ""
-        if typed:
-            return _UID.sub("", typed)
+        return _UID.sub("", typed) if typed else ",".join(filter(None, map(_text_of, self._chosen(call))))
+
+    def _chosen(self, call: Call) -> tuple[Subject, ...]:
+        """Return the marked objects, or the selected one, of a command that names none."""
         pane = self._workspace.current
-        several = pane.marked() if isinstance(call.arguments, args.TargetArguments | args.ScaleArguments) else ()
+        several = pane.marked() if isinstance(call.arguments, args.TARGETED) else ()
         selected = pane.subject()
-        chosen = several or ((selected,) if selected is not None else ())
-        return ",".join(filter(None, map(_text_of, chosen)))
+        return several or ((selected,) if selected is not None else ())
+
+    def _context(self, call: Call) -> str:
+        """Return the context that a command names, or that of the selected row where several clusters are followed."""
+        if getattr(call.arguments, "object", "") or getattr(call.arguments, "job", ""):
+            return str(getattr(call.arguments, "context", ""))
+        return next((one.cluster for one in self._chosen(call) if len(self._services.clusters) > 1), "")
 
     def _close_screens(self) -> None:
         """Write a step for each screen that was closed by a key of its own."""

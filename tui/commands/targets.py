@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError, RefusedError
-from actions.base.wording import counted, folded
+from actions.base.wording import counted, folded, listed
 from actions.command.arguments import (
     DeleteArguments,
     DrainArguments,
+    LogsArguments,
+    ObjectArguments,
     ScaleArguments,
     TargetArguments,
+    WatchArguments,
 )
 from actions.command.verbs import Call
+from tui.feeds.followed import FollowedCluster
 from tui.feeds.services import ConsoleServices, default_namespace
 from tui.present.cells import Cells, Span, Tone
-from tui.present.subject import Subject
+from tui.present.subject import Subject, parse_subject
 from tui.screens.confirm import BODY_COLUMNS, Confirmation
-from tui.screens.status_lines import header_facts
+from tui.screens.status_lines import place_shown
 from tui.screens.workspace import PaneWorkspace
 
 if TYPE_CHECKING:
@@ -52,41 +56,80 @@ _ANY_KIND = "pods"
 """Of a name without a kind, for commands that take any kind, where no such object is on screen."""
 KIND_OF_A_NAME = {"cordon": "nodes", "uncordon": "nodes", "drain": "nodes"}
 """By command, the kind of a name without one, if it is not a pod's."""
+_ONE_CLUSTER = "Mark those of one, and later those of the other; :mark clear drops all marks."
 _DRAIN_WAITS = "The drain waits for them, 30 minutes at most, while this console is open; :uncordon ends it."
 
 
-async def resolve_targets(
-    services: ConsoleServices, workspace: PaneWorkspace, text: str, *, kind: str = _ANY_KIND
-) -> tuple[Target, ...]:
-    """Return the objects that are named; without names the marked ones, else the selected one. All have their uid.
+def cluster_meant(services: ConsoleServices, context: str, chosen: Iterable[Subject] = ()) -> FollowedCluster:
+    """Return the cluster that a command is about: its context's, else that of the chosen rows, else the one on screen.
 
     Args:
-        services: The cluster's session and kinds.
-        workspace: The panes.
-        text: Names with commas between them: `kind/name`, `kind/namespace/name`; a name alone is of the kind on screen,
-            else of `kind`.
-        kind: The kind of a name without one; `pods` if the command is not of one kind.
+        services: The clusters that are followed.
+        context: Named in the command; may be empty.
+        chosen: The marked or selected objects, if the command names none.
 
     Raises:
-        MissingError: Nothing is selected, or there is no such object.
+        MissingError: The one that is named is not followed.
+        RefusedError: They are several.
+    """
+    followed = services.followed
+    meant = [followed.named(context)] if context else []
+    meant += [followed.named(one.cluster) if one.cluster else followed.on_screen for one in chosen]
+    keys = sorted({one.key for one in meant})
+    if len(keys) > 1:
+        raise RefusedError(f"This is meant for several clusters: {listed(keys, 3)}.", hint=_ONE_CLUSTER)
+    return meant[0] if meant else followed.on_screen
+
+
+async def resolve_targets(
+    services: ConsoleServices,
+    workspace: PaneWorkspace,
+    arguments: TargetArguments | ScaleArguments,
+    *,
+    kind: str = _ANY_KIND,
+) -> tuple[FollowedCluster, tuple[Target, ...]]:
+    """Return the objects that are named; without names the marked ones, else the selected one; and their cluster.
+
+    Args:
+        services: The clusters that are followed.
+        workspace: The panes.
+        arguments: Names with commas between them: `kind/name`, `kind/namespace/name`; a name alone is of the kind on
+            screen, else of `kind`.
+        kind: The kind of a name without one; `pods` if the command is not of one kind.
+
+    Returns:
+        The cluster, and the objects, all with their uid.
+
+    Raises:
+        MissingError: Nothing is selected, or there is no such object or cluster.
         ConflictError: Another object has the name of one that was meant.
-        RefusedError: They are too many, something else than objects of the cluster, or of another cluster than the one
-            on screen, which may have changed while its connection was waited for.
+        RefusedError: They are too many, something else than objects of a cluster, of several clusters, or of one of
+            which only a kept snapshot is on screen.
     """
     from actions.cluster.objects.operations import identify
 
-    cluster = services.cluster
-    await cluster.wait_connected()
-    services.followed.require_on_screen(cluster)
-    if text:
-        targets = [await _named(services, workspace, part.strip(), kind) for part in text.split(",") if part.strip()]
-    else:
-        targets = [await _target_of(services, subject) for subject in _chosen(services, workspace)]
+    chosen = () if arguments.object else _chosen(workspace)
+    cluster = cluster_meant(services, arguments.context, chosen)
+    require_live(cluster)
+    parts = [part for text in arguments.object.split(",") if (part := text.strip())]
+    targets = [await _named(services, cluster, workspace, part, kind) for part in parts]
+    targets += [await _target_of(cluster, subject) for subject in chosen]
     if len(targets) > _MOST:
         raise RefusedError(f"{len(targets)} objects at once are too many; {_MOST} is the most.")
-    services.followed.require_on_screen(cluster)
-    session = cluster.session
-    return tuple(await asyncio.gather(*(identify(session, target) for target in targets)))
+    session = cluster.feed.session
+    return cluster, tuple(await asyncio.gather(*(identify(session, target) for target in targets)))
+
+
+def require_live(cluster: FollowedCluster) -> None:
+    """Refuse to change what is only known from a kept snapshot.
+
+    Raises:
+        RefusedError: Nothing newer has been read of the cluster yet.
+    """
+    if words := cluster.as_of_words():
+        raise RefusedError(
+            f"The nodes and pods on screen are {words}: nothing was changed.", hint="Wait until they are live."
+        )
 
 
 def names_of_targets(targets: Sequence[Target]) -> str:
@@ -98,9 +141,9 @@ def names_of_targets(targets: Sequence[Target]) -> str:
 
 
 async def confirmation_of_change(
-    services: ConsoleServices, call: Call, targets: Sequence[Target]
+    services: ConsoleServices, cluster: FollowedCluster, call: Call, targets: Sequence[Target]
 ) -> tuple[Confirmation, Call]:
-    """Return the dialog before a change, and the call to carry out after a yes: with the objects as they are now.
+    """Return the dialog before a change, and the call to carry out after a yes: with objects and cluster as now.
 
     Raises:
         ConsoleError: The pods of a node to drain cannot be read.
@@ -115,72 +158,108 @@ async def confirmation_of_change(
                 word, word_is = _word(targets)
                 lines += _paragraph(_TYPED[kind], Tone.BAD)
         case DrainArguments():
-            plans = [await _plan(services, target) for target in targets]
+            plans = [await _plan(cluster, target) for target in targets]
             lines += [line for plan in plans for line in _plan_lines(plan)]
             if any(plan.objections() for plan in plans):
                 word, word_is = _word(targets)
                 arguments = replace(arguments, even_if_lost=True)
         case _:
             lines += _paragraph(call.command.help, Tone.MUTED)
-    lines += [(Span(""),), *_paragraph(place_of_changes(services), Tone.STRONG)]
+    lines += [(Span(""),), *_paragraph(place_of_changes(services, cluster), Tone.STRONG)]
     to = f" to {arguments.replicas}" if isinstance(arguments, ScaleArguments) else ""
     title = f"{call.command.id.capitalize()} {_counted(targets)}{to}?"
     if isinstance(arguments, TargetArguments | ScaleArguments):
-        arguments = replace(arguments, object=names_of_targets(targets))
+        context = cluster.key if len(services.clusters) > 1 else ""
+        arguments = replace(arguments, object=names_of_targets(targets), context=context)
     return Confirmation(title, lines, word=word, word_is=word_is), Call(call.command, arguments)
 
 
-def _chosen(services: ConsoleServices, workspace: PaneWorkspace) -> Sequence[Subject]:
-    """Return the marked objects, else the selected one: all of the cluster on screen.
+def _chosen(workspace: PaneWorkspace) -> Sequence[Subject]:
+    """Return the marked objects, else the selected one.
 
     Raises:
         MissingError: Nothing is selected.
-        RefusedError: One is of another cluster.
     """
     subject = workspace.current.subject()
     chosen = workspace.current.marked() or ((subject,) if subject is not None else ())
     if not chosen:
         raise MissingError("Nothing is selected.", hint="Put the cursor on an object, or name it: kind/name.")
-    if any(one.cluster not in ("", services.followed.on_screen.key) for one in chosen):
-        raise RefusedError("Another cluster is on screen now: nothing was changed.", hint="Begin again.")
     return chosen
 
 
-async def _target_of(services: ConsoleServices, subject: Subject) -> Target:
+async def _target_of(cluster: FollowedCluster, subject: Subject) -> Target:
     row = subject.row
     api_version = subject.api_version or (row.api_version if row is not None else "")
-    kind = (await services.objects.kinds()).named(api_version, subject.kind.partition(".")[0]) if api_version else None
+    kind = (await cluster.kinds.read()).named(api_version, subject.kind.partition(".")[0]) if api_version else None
     if kind is None:
         raise RefusedError(f"{subject.title()} is not an object of the cluster.", hint="Put the cursor on one.")
     return _target(kind, subject.namespace, subject.name, subject.uid)
 
 
-async def _named(services: ConsoleServices, workspace: PaneWorkspace, text: str, kind: str) -> Target:
-    on_screen = workspace.current.named(text) if kind == _ANY_KIND else None
-    return await (_parsed(services, text, kind) if on_screen is None else _target_of(services, on_screen))
+async def _named(
+    services: ConsoleServices, cluster: FollowedCluster, workspace: PaneWorkspace, text: str, kind: str
+) -> Target:
+    found = subject_named(services, cluster, workspace, text) if kind == _ANY_KIND else None
+    return await (_parsed(services, cluster, text, kind) if found is None else _target_of(cluster, found))
 
 
-async def _parsed(services: ConsoleServices, text: str, kind: str) -> Target:
+def subject_meant(
+    services: ConsoleServices, workspace: PaneWorkspace, arguments: ObjectArguments | LogsArguments | WatchArguments
+) -> tuple[FollowedCluster, Subject]:
+    """Return the object that is named, else the selected one, and its cluster.
+
+    Raises:
+        MissingError: Nothing is selected, or no cluster of that context is followed.
+        RefusedError: The selected object is of another cluster than the one that is named.
+    """
+    text = arguments.job if isinstance(arguments, WatchArguments) else arguments.object
+    if text:
+        cluster = cluster_meant(services, arguments.context)
+        default = default_namespace(services, cluster)
+        named = subject_named(services, cluster, workspace, text)
+        return cluster, named or parse_subject(text, default_namespace=default)
+    pane, is_log = workspace.current, isinstance(arguments, LogsArguments)
+    subject = pane.subject_in_sight() if is_log else pane.subject()
+    if subject is None:
+        raise MissingError("Nothing is selected.", hint=_SELECT[type(arguments)])
+    return cluster_meant(services, arguments.context, (subject,)), subject
+
+
+_SELECT = {
+    ObjectArguments: "Put the cursor on a pod or a node.",
+    LogsArguments: "Put the cursor on a run, a problem or a pod.",
+    WatchArguments: "Name a job: :watch pytorchjob/NAME.",
+}
+
+
+def subject_named(
+    services: ConsoleServices, cluster: FollowedCluster, workspace: PaneWorkspace, text: str
+) -> Subject | None:
+    """Return the object on screen that a name without a kind stands for; `None` if it is none of that cluster."""
+    return workspace.current.named(text) if cluster is services.followed.on_screen else None
+
+
+async def _parsed(services: ConsoleServices, cluster: FollowedCluster, text: str, kind: str) -> Target:
     path, _, uid = text.partition("@")
-    default = default_namespace(services)
+    default, kinds = default_namespace(services, cluster), cluster.kinds
     match path.split("/"):
         case [word, namespace, name]:
-            return _target(await services.objects.find(word), namespace, name, uid)
-        case [word, name] if (await services.objects.kinds()).has(word):
-            found = await services.objects.find(word)
-            return _target(found, default, _whole_name(services, found, name), uid)
+            return _target(await kinds.find(word), namespace, name, uid)
+        case [word, name] if (await kinds.read()).has(word):
+            found = await kinds.find(word)
+            return _target(found, default, _whole_name(cluster, found, name), uid)
         case [namespace, name]:
-            return _target(await services.objects.find("pods"), namespace, name, uid)
+            return _target(await kinds.find("pods"), namespace, name, uid)
         case [name]:
-            found = await services.objects.find(kind)
-            return _target(found, default, _whole_name(services, found, name), uid)
+            found = await kinds.find(kind)
+            return _target(found, default, _whole_name(cluster, found, name), uid)
         case _:
             raise MissingError(f"{text!r} names no object.", hint="Name it as kind/name or kind/namespace/name.")
 
 
-def _whole_name(services: ConsoleServices, kind: ServedKind, name: str) -> str:
+def _whole_name(cluster: FollowedCluster, kind: ServedKind, name: str) -> str:
     """Return the name of the one node that is shown as `name`, which is its own without the domain."""
-    snapshot = services.cluster.snapshot()
+    snapshot = cluster.feed.snapshot()
     if kind.qualified != "nodes" or snapshot is None:
         return name
     names = [node.name for node in snapshot.nodes.values()]
@@ -194,12 +273,12 @@ def _target(kind: ServedKind, namespace: str, name: str, uid: str) -> Target:
     return Target(kind.resource, namespace if kind.is_namespaced else "", name, uid)
 
 
-async def _plan(services: ConsoleServices, target: Target) -> DrainPlan:
+async def _plan(cluster: FollowedCluster, target: Target) -> DrainPlan:
     from actions.cluster.objects.operations import plan_drain, with_protected
 
     if target.qualified != "nodes":
         raise RefusedError(f"{target.title()} is not a node.", hint="Put the cursor on a node.")
-    session = services.cluster.session
+    session = cluster.feed.session
     return await with_protected(session, await plan_drain(session, target.name))
 
 
@@ -235,15 +314,15 @@ def _word(targets: Sequence[Target]) -> tuple[str, str]:
     return str(len(targets)), "their number"
 
 
-def place_of_changes(services: ConsoleServices) -> str:
+def place_of_changes(services: ConsoleServices, cluster: FollowedCluster) -> str:
     """Return where a change is made: cluster, region, account and context.
 
     What is not known is left out; where several clusters are followed it is `?`.
     """
-    facts, unknown = header_facts(services), "?" if len(services.clusters) > 1 else ""
-    known = (("cluster", facts.cluster), ("region", facts.region or unknown), ("account", facts.account or unknown))
+    place, unknown = place_shown(services, cluster), "?" if len(services.clusters) > 1 else ""
+    known = (("cluster", place.cluster), ("region", place.region or unknown), ("account", place.account or unknown))
     parts = [f"{name} {value}" for name, value in known if value]
-    return " · ".join([*parts, f"context {services.cluster.context_name}"])
+    return " · ".join([*parts, f"context {cluster.feed.context_name}"])
 
 
 def _paragraph(text: str, tone: Tone) -> list[Cells]:

@@ -13,15 +13,17 @@ from actions.cluster.job_pods import JobRef, job_named, job_of
 from actions.cluster.kinds import watched_names
 from actions.command import arguments as args
 from tui.commands.app_actions import AppActions, Handler
+from tui.commands.targets import cluster_meant, subject_meant
 from tui.feeds.alarms import alarm_page
-from tui.feeds.services import ConsoleServices, default_namespace
-from tui.present.subject import Subject, parse_subject
+from tui.feeds.services import ConsoleServices
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import help_page
 
 if TYPE_CHECKING:
     from actions.cluster.auth.kubeconfig import ClusterTarget
+    from tui.feeds.cluster import ClusterFeed
+    from tui.present.subject import Subject
 
 
 class ViewCommands:
@@ -55,6 +57,8 @@ class ViewCommands:
         }
 
     async def _open(self, arguments: args.OpenArguments) -> None:
+        if arguments.context:
+            self._services.put_on_screen(cluster_meant(self._services, arguments.context))
         self._workspace.open(arguments.pane, arguments.of)
 
     async def _filter(self, arguments: args.FilterArguments) -> None:
@@ -243,39 +247,36 @@ class WatchCommand:
             self._services.unwatch()
             self._workspace.arrange("watch")
             return
-        await self._services.cluster.wait_connected()
-        await self._services.watch(self._job(arguments.job))
+        await self._services.watch(await self._job(arguments))
         self._workspace.arrange("job")
         self._workspace.open("pods", "job")
         self._workspace.focus("logs")
 
     async def _queue(self, arguments: args.WatchArguments) -> None:
-        await self._services.cluster.wait_connected()
-        job = self._job(arguments.job)
+        job = await self._job(arguments)
         self._workspace.open("queues", f"{job.kind}/{job.namespace}/{job.name}")
 
-    def _job(self, typed: str) -> JobRef:
-        if typed:
-            subject: Subject | None = parse_subject(typed, default_namespace=default_namespace(self._services))
-        else:
-            subject = self._workspace.current.subject()
-        if subject is None:
-            raise MissingError("Nothing is selected.", hint="Name a job: :watch pytorchjob/NAME.")
+    async def _job(self, arguments: args.WatchArguments) -> JobRef:
+        """Return the job that is named, or that of the selected pod, and put its cluster on screen."""
+        cluster, subject = subject_meant(self._services, self._workspace, arguments)
+        self._services.put_on_screen(cluster)
+        await cluster.feed.wait_connected()
         if subject.row is not None and subject.row.is_watched:
             return JobRef(subject.kind, subject.namespace, subject.name)
-        found = self._found(subject)
+        found = _job_found(cluster.feed, subject)
         if found is None:
             raise MissingError(
                 f"{subject.title()} is not part of a job.", hint=f"Watch one of {watched_names()}: kind/name."
             )
         return found
 
-    def _found(self, subject: Subject) -> JobRef | None:
-        """Return the job of a pod, or the job whose name was typed without a kind; `None` if there is none."""
-        snapshot = self._services.cluster.snapshot()
-        if snapshot is None or subject.kind != "Pod":
-            return None
-        pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}")
-        if pod is not None:
-            return job_of(pod, snapshot.workloads)
-        return job_named(subject.namespace, subject.name, snapshot.workloads)
+
+def _job_found(cluster: ClusterFeed, subject: Subject) -> JobRef | None:
+    """Return the job of a pod, or the job whose name was typed without a kind; `None` if there is none."""
+    snapshot = cluster.snapshot()
+    if snapshot is None or subject.kind != "Pod":
+        return None
+    pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}")
+    if pod is not None:
+        return job_of(pod, snapshot.workloads)
+    return job_named(subject.namespace, subject.name, snapshot.workloads)

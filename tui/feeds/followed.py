@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, as_of_words
-from actions.base.errors import JournalError, RefusedError
+from actions.base.errors import JournalError, MissingError
 from actions.base.executors import in_thread
+from actions.cluster.auth.kubeconfig import whole_context
 from actions.fleet.cost import CostModel, FleetCost
 from actions.fleet.facts import UNCOUNTED, UNUSED, NodeFacts, NodeUsage, PodFacts
 from actions.fleet.totals import FleetTotals, TotalsSum
 from actions.fleet.verdict import PodTrouble, has_restarted, trouble_of, verdict_of
 from actions.run.paid import SeenNodes
 from tui.feeds.cluster import ClusterFeed, FleetCosts, leaves_out_claims
+from tui.feeds.objects import ClusterKinds
 from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 from tui.feeds.ticker import Ticker
 from tui.settings.settings import ConsoleSettings
@@ -239,6 +241,7 @@ class FollowedCluster:
         self, feed: ClusterFeed, model: CostModel, problems: ProblemFeed, supervisor: Supervisor, clock: Clock
     ) -> None:
         self.feed = feed
+        self.kinds = ClusterKinds(feed)
         self.costs = FleetCosts(model)
         self.problems = problems
         self._supervisor = supervisor
@@ -306,13 +309,11 @@ class FollowedCluster:
     def is_same_as(self, other: FollowedCluster) -> bool:
         """Return whether both are certainly one cluster, which two contexts lead to."""
         one, two = self.feed, other.feed
-        if one.server and one.server == two.server:
-            return True
-        if one.identity is None or two.identity is None:
+        if not (one.server and two.server):
             return False
-        from actions.cluster.auth.session import are_one_cluster
+        from actions.cluster.auth.session import leads_to_same_cluster
 
-        return are_one_cluster(one.identity.uid, two.identity.uid) is True
+        return leads_to_same_cluster(one.server, one.identity, two.server, two.identity)
 
 
 class FollowedClusters:
@@ -370,18 +371,19 @@ class FollowedClusters:
             left.problems.close()
         return found
 
-    def named(self, context: str) -> FollowedCluster | None:
-        """Return the cluster of a context; `None` if it is not followed."""
-        return next((one for one in self.all if one.key == context), None)
-
-    def require_on_screen(self, cluster: ClusterFeed) -> None:
-        """Refuse to change a cluster that has left the screen since the operator was asked.
+    def named(self, context: str) -> FollowedCluster:
+        """Return the cluster of a context, which may be named by its cluster as the screen shows it.
 
         Raises:
-            RefusedError: Another one is on screen.
+            MissingError: It is not followed, or no longer.
         """
-        if cluster is not self.on_screen.feed:
-            raise RefusedError("Another cluster is on screen now: nothing was changed.", hint="Begin again.")
+        keys = [one.key for one in self.all]
+        found = next((one for one in self.all if one.key == whole_context(context, keys)), None)
+        if found is None:
+            raise MissingError(
+                f"No cluster of the context {context} is followed.", hint=f":context {context} shows it."
+            )
+        return found
 
     def close(self) -> None:
         """End all searches that are under way."""

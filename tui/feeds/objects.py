@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, MissingError
 from tui.feeds.cluster import ClusterFeed, reading_of
 from tui.feeds.supervisor import FeedHealth, FeedState
 
@@ -55,6 +55,58 @@ class ObjectsScope(msgspec.Struct, frozen=True):
         return f"{self.kind.qualified}{where}{labels}{fields}"
 
 
+class ClusterKinds:
+    """The kinds that one cluster serves, read once a session. Used on the loop only.
+
+    Args:
+        cluster: The cluster.
+    """
+
+    def __init__(self, cluster: ClusterFeed) -> None:
+        self._cluster = cluster
+        self._catalogue: tuple[KubeSession, KindCatalogue] | None = None
+        self._loading = asyncio.Lock()
+
+    @property
+    def known(self) -> KindCatalogue | None:
+        """The kinds, if they were read already."""
+        return self._catalogue[1] if self._catalogue else None
+
+    def knows(self, word: str) -> bool:
+        """Return whether the cluster is known to serve a kind of that name."""
+        return self._catalogue is not None and self._catalogue[1].has(word)
+
+    async def read(self) -> KindCatalogue:
+        """Return the kinds, once there is a session.
+
+        Raises:
+            ConsoleError: The cluster does not answer.
+        """
+        from actions.cluster.objects.catalogue import load_catalogue
+
+        await self._cluster.wait_connected()
+        session = self._cluster.session
+        async with self._loading:
+            if self._catalogue is None or self._catalogue[0] is not session:
+                self._catalogue = (session, await load_catalogue(session))
+            return self._catalogue[1]
+
+    async def find(self, word: str) -> ServedKind:
+        """Return the kind that a word means; the kinds are read again for one that is not among them.
+
+        Raises:
+            MissingError: The cluster serves none; the hint names the nearest ones.
+        """
+        known, catalogue = self.known, await self.read()
+        try:
+            return catalogue.find(word)
+        except MissingError:
+            if known is not catalogue:
+                raise
+        self._catalogue = None  # a definition may have been installed since
+        return (await self.read()).find(word)
+
+
 class ObjectsFeed:
     """The rows of one kind at a time. `run` is work for the supervisor. Used on the loop only.
 
@@ -79,60 +131,12 @@ class ObjectsFeed:
         self._cluster = cluster
         self._clock = clock
         self._changed = changed
-        self._catalogue: tuple[KubeSession, KindCatalogue] | None = None
-        self._loading = asyncio.Lock()
         self._held: dict[str, ObjectRow] = {}
         self._health = FeedHealth(FeedState.STARTING)
         self._touched: set[str] = set()
         self._is_whole = True
         self._unseen_since: float | None = None
         self._running: asyncio.Task[NoReturn] | None = None
-
-    @property
-    def known_kinds(self) -> KindCatalogue | None:
-        """The kinds of the cluster, if they were read already."""
-        return self._catalogue[1] if self._catalogue else None
-
-    def forget_kinds(self) -> None:
-        """Read the kinds again when they are next needed: the cluster may be another one."""
-        self._catalogue = None
-
-    def knows(self, word: str) -> bool:
-        """Return whether the cluster is known to serve a kind of that name."""
-        return self._catalogue is not None and self._catalogue[1].has(word)
-
-    async def kinds(self) -> KindCatalogue:
-        """Return the kinds that the cluster serves; they are read once a session.
-
-        Raises:
-            ConsoleError: The cluster does not answer.
-        """
-        from actions.cluster.objects.catalogue import load_catalogue
-
-        cluster = self._cluster()
-        await cluster.wait_connected()
-        session = cluster.session
-        async with self._loading:
-            if self._catalogue is None or self._catalogue[0] is not session:
-                self._catalogue = (session, await load_catalogue(session))
-            return self._catalogue[1]
-
-    async def find(self, word: str) -> ServedKind:
-        """Return the kind that a word means; the kinds are read again for one that is not among them.
-
-        Raises:
-            MissingError: The cluster serves none; the hint names the nearest ones.
-        """
-        from actions.base.errors import MissingError
-
-        known, catalogue = self.known_kinds, await self.kinds()
-        try:
-            return catalogue.find(word)
-        except MissingError:
-            if known is not catalogue:
-                raise
-        self._catalogue = None  # a definition may have been installed since
-        return (await self.kinds()).find(word)
 
     def show(self, scope: ObjectsScope) -> None:
         """Show other objects; rows of the former ones are dropped."""

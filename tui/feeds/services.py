@@ -140,6 +140,11 @@ class ConsoleServices:
                 live = partial(self.supervisor.mark_live, STORE_RUNS)
                 self.supervisor.keep(STORE_RUNS, partial(self.remote.follow_store, store, _ids_in(self.runs), live))
 
+    def put_on_screen(self, cluster: FollowedCluster) -> None:
+        """Show a cluster that is followed, before one of its panes is opened."""
+        if cluster is not self.followed.on_screen:
+            self.show(cluster.feed.target)
+
     def show(self, target: ClusterTarget) -> None:
         """Put a cluster on screen, which is followed from now on; the one that is there is connected to anew.
 
@@ -148,7 +153,6 @@ class ConsoleServices:
         self.supervisor.drop(OBJECTS)
         self.supervisor.drop(REMOTE)
         self.remote.forget()
-        self.objects.forget_kinds()
         self.unwatch()
         self.narrow("")
         if self.followed.show(target).connection.state is FeedState.LIVE:
@@ -194,11 +198,13 @@ class ConsoleServices:
 
     def read_kinds(self) -> None:
         """Read the kinds of the cluster for completion, unless they are known."""
-        if self.objects.known_kinds is None:
-            self.supervisor.keep(KINDS, self._read_kinds)
+        kinds = self.followed.on_screen.kinds
 
-    async def _read_kinds(self) -> None:
-        await self.objects.kinds()
+        async def read() -> None:
+            await kinds.read()
+
+        if kinds.known is None:
+            self.supervisor.keep(KINDS, read)
 
     def unwatch(self) -> None:
         """Show the run in the panes again."""
@@ -360,9 +366,10 @@ async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
 
 
-def default_namespace(services: ConsoleServices) -> str:
-    """Return the namespace of a name without one: the chosen one, else that of the context."""
-    return services.namespace or services.cluster.namespace
+def default_namespace(services: ConsoleServices, cluster: FollowedCluster) -> str:
+    """Return the namespace of a name without one: the chosen one of the cluster on screen, else that of the context."""
+    chosen = services.namespace if cluster is services.followed.on_screen else ""
+    return chosen or cluster.feed.namespace
 
 
 async def explain_run(services: ConsoleServices, run: RunSummary) -> tuple[RunView, list[Finding]]:

@@ -146,6 +146,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     """The accelerators of running pods: of the watched job, else of the run on screen, else of all pods."""
 
     DEFAULT_CSS = "AcceleratorsPane > .totals { height: auto; min-height: 2; max-height: 6; }"
+    ONLY = "only"
     CONTEXT = KeyContext.ACCELERATORS
     BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"

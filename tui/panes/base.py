@@ -17,6 +17,7 @@ from actions.base.errors import MissingError, RefusedError
 from actions.command.verbs import nearest_hint
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.panes.clusters import cluster_names
 from tui.present.cells import fit_ends, text_of, width_of
 from tui.present.subject import Subject
 from tui.settings.filters import parse_filter
@@ -65,6 +66,8 @@ class Pane(GuardedWidget):
     OPTIONS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The names that `set` takes here, with the values of each."""
     BINDINGS: ClassVar[list[BindingType]] = []
+    ONLY: ClassVar[str] = ""
+    """At the border, before the name of the cluster on screen: the pane is of that one, and several are followed."""
     DEFAULT_CSS = """
     Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }
     Pane > .totals { height: 2; padding: 0 1; }
@@ -231,6 +234,9 @@ class Pane(GuardedWidget):
     def show_health(self, health: FeedHealth) -> None:
         """Show the health of the source in the border; data that is not live is dimmed."""
         label = self.services.label_of(health)
+        if self.ONLY and len(self.services.clusters) > 1:
+            name = cluster_names(self.services)[self.services.followed.on_screen.key]
+            label = " · ".join(filter(None, (f"{self.ONLY} {name}", label)))
         room = self.size.width - _BORDER_ENDS
         if width_of(label) > room > 0:
             label = text_of(fit_ends(label, room))  # the remedy is at the end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.cluster.auth.kubeconfig import short_contexts
-from tui.feeds.followed import each_once
+from tui.feeds.followed import FollowedCluster, each_once
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Span, Tone
@@ -45,6 +45,11 @@ def cluster_names(services: ConsoleServices) -> dict[str, str]:
     """Return the names of all clusters that are followed, as they are shown, by context."""
     contexts = [cluster.feed.context_name or cluster.key for cluster in services.clusters]
     return dict(zip((cluster.key for cluster in services.clusters), short_contexts(contexts), strict=True))
+
+
+def title_in(services: ConsoleServices, cluster: FollowedCluster, title: str) -> str:
+    """Return the title of a page about one cluster, with its name where several are followed."""
+    return f"{title} · {cluster_names(services)[cluster.key]}" if len(services.clusters) > 1 else title
 
 
 def health_of_all(services: ConsoleServices, resource: str) -> FeedHealth:

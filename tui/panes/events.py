@@ -28,6 +28,7 @@ COLUMNS: tuple[Column[EventFacts], ...] = (
 class EventsPane(TablePane[EventFacts]):
     """The events of the whole cluster or of one object, newest first."""
 
+    ONLY = "only"
     CONTEXT = KeyContext.EVENTS
     BINDINGS: ClassVar = bindings_of(KeyContext.EVENTS)
     NOUN = "events"
@@ -56,7 +57,8 @@ class EventsPane(TablePane[EventFacts]):
 
     def show_target(self, of: str) -> None:
         """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
-        subject = parse_subject(of, default_namespace=default_namespace(self.services)) if of else None
+        default = default_namespace(self.services, self.services.followed.on_screen)
+        subject = parse_subject(of, default_namespace=default) if of else None
         self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
         self._scope = replace(self._scope, within=self.services.namespace)
         self.retitle(self._scope.title())

@@ -97,6 +97,8 @@ class LogsPane(Pane):
         self._next_slice: Timer | None = None
         self._pulled_at = 0.0
         self._pod: PodFacts | None = None
+        self._cluster = ""
+        """The key of the pod's cluster."""
         self._goes_along = True
 
     def compose(self) -> ComposeResult:
@@ -164,6 +166,7 @@ class LogsPane(Pane):
         self._goes_along = False
         self._pod = pod
         services = self.services
+        self._cluster = services.followed.on_screen.key
         feed = PodLogFeed(
             services.cluster,
             pod,
@@ -178,7 +181,7 @@ class LogsPane(Pane):
     def subject(self) -> Subject | None:
         """Return what the log is of: a pod, the watched job, or a stage of the run on screen."""
         if self._pod is not None:
-            return Subject("Pod", self._pod.name, self._pod.namespace)
+            return Subject("Pod", self._pod.name, self._pod.namespace, cluster=self._cluster)
         if isinstance(self._feed, JobFeed):
             job = self._feed.job
             return Subject(job.kind, job.name, job.namespace)
@@ -389,7 +392,9 @@ class LogsPane(Pane):
         return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, words)
 
     def _find(self, name: str) -> PodFacts:
-        subject = parse_subject(name, default_namespace=default_namespace(self.services))
+        subject = parse_subject(
+            name, default_namespace=default_namespace(self.services, self.services.followed.on_screen)
+        )
         snapshot = self.services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:

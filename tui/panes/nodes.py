@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
@@ -192,7 +193,7 @@ class NodesPane(TablePane[NodeRow]):
 
     def line_of(self, row: NodeRow) -> str:
         """Return the command that opens the node's pods."""
-        return f"open pods of={row.node.name}"
+        return f"open pods of={row.node.name}" + (f" context={shlex.quote(row.context)}" if row.context else "")
 
 
 class _Part:

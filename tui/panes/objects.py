@@ -31,6 +31,7 @@ _NO_KIND = "Type a kind, such as :jobs, :pvc or :queues.scheduling.volcano.sh; :
 class ObjectsPane(TablePane["ObjectRow"]):
     """The objects of one kind at a time, as `kubectl get` prints them."""
 
+    ONLY = "only"
     CONTEXT = KeyContext.OBJECTS
     BINDINGS: ClassVar = bindings_of(KeyContext.OBJECTS)
     NOUN = "objects"

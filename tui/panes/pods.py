@@ -74,6 +74,7 @@ def columns_of(services: ConsoleServices) -> tuple[Column[PodFacts], ...]:
 class PodsPane(TablePane[PodFacts]):
     """The pods in scope, each with describe, YAML, logs and shell under `d y l s`."""
 
+    ONLY = "only"
     CONTEXT = KeyContext.PODS
     BINDINGS: ClassVar = bindings_of(KeyContext.PODS)
     NOUN = "pods"

@@ -35,6 +35,7 @@ COLUMNS: tuple[Column[QueueRow], ...] = (
 class QueuesPane(TablePane[QueueRow]):
     """All queues that may be seen, each with its work, asked for while the pane is visible."""
 
+    ONLY = "only"
     CONTEXT = KeyContext.QUEUES
     BINDINGS: ClassVar = bindings_of(KeyContext.QUEUES)
     NOUN = "rows"

@@ -106,6 +106,7 @@ def _name(services: ConsoleServices, row: RunRow) -> str:
 class RunsPane(TablePane[RunRow]):
     """The runs of this machine and of others, newest first; opening one makes it the run on screen."""
 
+    ONLY = "of other machines only on"
     CONTEXT = KeyContext.RUNS
     BINDINGS: ClassVar = bindings_of(KeyContext.RUNS)
     NOUN = "runs"

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.untrusted import plain_text
+from actions.base.wording import seconds_in
 from actions.cluster.kinds import JOBS
 from actions.fleet.quantity import parse_quantity
 from tui.present.cells import CellValue, Span, Tone, width_of
@@ -38,17 +39,7 @@ _WARN = re.compile(
 )
 _STATES = frozenset({"status", "state", "phase", "ready"})
 
-_UNIT_SECONDS = {"y": 31_536_000, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _LEADING = re.compile(r"(-?\d+(?:\.\d+)?)(?:%|/\d+| \(.*\))?")
-
-
-def parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration as API servers print them, `3m20s` or `2d3h`; `None` for anything else."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not text:
-        return None
-    return float(sum(int(n) * size for n, size in zip(found.groups(), _UNIT_SECONDS.values(), strict=True) if n))
 
 
 def passed(seconds: float) -> str:
@@ -89,7 +80,7 @@ def value_key(text: str) -> tuple[int, float, str]:
 
 def duration_key(text: str) -> tuple[int, float, str]:
     """Return what a time that has passed is sorted by: its length."""
-    seconds = parse_duration(text)
+    seconds = seconds_in(text)
     return value_key(text) if seconds is None else (0, seconds, "")
 
 
@@ -174,7 +165,7 @@ class ObjectColumns:
             return passed(self.now - row.created_at)
         text = _plain(cell)
         if is_moment(column) or (title in _DURATIONS and self._is_running(row)):
-            seconds = parse_duration(text)
+            seconds = seconds_in(text)
             if seconds is not None:
                 return passed(seconds + max(0.0, self.now - self._received(row.key)))
         return text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.cells import cell_len, chop_cells
 
-from actions.base.wording import UNITS, duration
+from actions.base.wording import duration, seconds_in
 from tui.settings.keymap import Keymap
 from tui.settings.keys import KeyContext, keys_of, names_of
 
@@ -42,15 +42,6 @@ def clock_of(at_ns: int) -> str:
 
 
 _CLOCK = re.compile(r"(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?Z?", re.ASCII)
-_SPAN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", re.ASCII)
-
-
-def span_seconds(text: str) -> int | None:
-    """Read a span such as `10m`, `1h30m`, `2d`; `None` if it is none."""
-    found = _SPAN.fullmatch(text)
-    if found is None or not text:
-        return None
-    return sum(int(count or 0) * size for count, (_, size) in zip(found.groups(), UNITS, strict=True))
 
 
 def moment_in(text: str, *, newest_ns: int) -> int | None:
@@ -61,8 +52,8 @@ def moment_in(text: str, *, newest_ns: int) -> int | None:
         newest_ns: The newest line: a time of day is the last one that is not after it.
     """
     if text.startswith("-"):
-        seconds = span_seconds(text[1:])
-        return None if seconds is None else newest_ns - seconds * 1_000_000_000
+        seconds = seconds_in(text[1:])
+        return None if seconds is None else newest_ns - int(seconds * 1e9)
     found = _CLOCK.fullmatch(text)
     if found is None:
         return None

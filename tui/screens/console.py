@@ -295,7 +295,7 @@ class ConsoleScreen(LiveScreen[None]):
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._services.cluster.snapshot(), self._services.runs.view
-        kinds, runs = self._services.objects.known_kinds, _run_names(self._services)
+        kinds, runs = self._services.followed.on_screen.kinds.known, _run_names(self._services)
         blueprints = self._services.blueprints.found
         shown = self._services.runs.names.get(view.id, view.id) if view else ""
         own = [word for word in self._services.settings.aliases if word.startswith(text)]
@@ -327,7 +327,7 @@ class ConsoleScreen(LiveScreen[None]):
         snapshot, view, kinds = (
             self._services.cluster.snapshot(),
             self._services.runs.view,
-            self._services.objects.known_kinds,
+            self._services.followed.on_screen.kinds.known,
         )
         stages = [stage.id for stage in view.stages] if view else []
         pods, nodes = list(snapshot.pods) if snapshot else [], _nodes_in(snapshot)

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
 from actions.fleet.facts import PodFacts
-from tui.feeds.services import ConsoleServices
+from tui.feeds.cluster import ClusterFeed
 from tui.present.cells import Span, Tone
 from tui.widgets.base import Lines
 from tui.widgets.terminal import ENVIRONMENT, TerminalView
@@ -37,23 +37,25 @@ class ShellScreen(Screen[None]):
     """A shell in a container; closes when the shell exits, or on ctrl+] and q, which end the shell.
 
     Args:
-        services: Services with the session.
+        cluster: The cluster of the pod.
         pod: The pod.
         container: Name of its container.
+        title: At the border.
     """
 
-    def __init__(self, services: ConsoleServices, pod: PodFacts, container: str) -> None:
+    def __init__(self, cluster: ClusterFeed, pod: PodFacts, container: str, title: str) -> None:
         super().__init__()
-        self._services = services
+        self._cluster = cluster
         self._pod = pod
         self._container = container
+        self._heading = title
         self._terminal = TerminalView()
         self._hints = Lines([_HINT], id="hints")
         self._typed: asyncio.Queue[bytes | tuple[int, int]] = asyncio.Queue()
 
     def compose(self) -> ComposeResult:
         """Yield the terminal, and the keys that leave it."""
-        self._terminal.border_title = Content(f"{self._pod.key} {self._container}")
+        self._terminal.border_title = Content(self._heading)
         yield self._terminal
         yield self._hints
 
@@ -97,7 +99,7 @@ class ShellScreen(Screen[None]):
         pod = self._pod
         try:
             async with open_exec(
-                self._services.cluster.session, pod.namespace, pod.name, self._container, shell_argv()
+                self._cluster.session, pod.namespace, pod.name, self._container, shell_argv()
             ) as session:
                 sending = asyncio.create_task(send(session), name="shell keys")
                 try:

@@ -10,9 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.wording import counted
+from actions.cluster.auth.kubeconfig import ContextParts
 from actions.run.resume import has_work_left
 from actions.run.state.view import ENDED, TO_RETRY, Goal, NoticeKind, RunState, RunView, StageState, notice_words
 from tui.feeds.cluster import leaves_out_claims
+from tui.feeds.followed import FollowedCluster
 from tui.feeds.runs import RunFeed
 from tui.feeds.services import ConsoleServices, troubles_elsewhere
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -93,11 +95,11 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
     expires_at = services.credentials.expires_at
     health = services.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
-    place, is_alone = services.cluster.place, len(services.clusters) == 1  # of several, one may be of another account
+    place = place_shown(services, services.followed.on_screen)
     return HeaderFacts(
-        account=place.account or (services.credentials.account if is_alone else ""),
+        account=place.account,
         cluster=place.cluster,
-        region=place.region or (settings.region if is_alone else ""),
+        region=place.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
         needed_seconds=_needed_seconds(services),
         demo=settings.demo.text() if settings.demo else "",
@@ -110,6 +112,15 @@ def header_facts(services: ConsoleServices) -> HeaderFacts:
         alarm=_alarm(services.runs),
         unused=_unused(services, now),
     )
+
+
+def place_shown(services: ConsoleServices, cluster: FollowedCluster) -> ContextParts:
+    """Return name, region and account of a cluster; of a single one also as the settings and credentials have them."""
+    place = cluster.feed.place
+    if len(services.clusters) > 1:
+        return place  # one may be of another account
+    region, account = services.settings.region, services.credentials.account
+    return ContextParts(place.cluster, place.region or region, place.account or account)
 
 
 def _unused(services: ConsoleServices, now: float) -> str:

@@ -104,6 +104,17 @@ def are_one_cluster(known: str, found: str) -> bool | None:
     return True if digest and known_digest == digest else None
 
 
+def leads_to_same_cluster(
+    server: str, identity: ClusterIdentity | None, other_server: str, other_identity: ClusterIdentity | None
+) -> bool:
+    """Return whether two sessions certainly lead to one cluster: by address, else by what is known of both."""
+    if server and server == other_server:
+        return True
+    if identity is None or other_identity is None:
+        return False
+    return are_one_cluster(identity.uid, other_identity.uid) is True
+
+
 def require_one_cluster(known: str, found: str, server: str) -> None:
     """Require that a server is the known cluster's.
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from actions.base.wording import seconds_in
+
 _NAMED = re.compile(r"^(?P<indent>\s*)(?P<name>[^\s:][^\s:]*(?: [^\s:]+){0,8}):(?:\s+(?P<value>\S.*)?)?$")
 _GAP = re.compile(r"\s{2,}")
 _NONE = ("<none>", "<unset>", "<nil>", "")
@@ -31,7 +33,6 @@ _OLD_EVENT = re.compile(
 _FIELD = re.compile(r"^spec\.\w+\{[^}]*\}: ")
 _DEEPEST = 64
 """Levels of a description; what is deeper is read as if it stood here."""
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "y": 31_536_000}
 
 
 class DescribedPart(msgspec.Struct):
@@ -284,7 +285,7 @@ def events_of(rows: Sequence[str]) -> Iterator[dict[str, Any]]:
             last = {
                 "type": found["type"],
                 "reason": found["reason"],
-                "age": age_of(found["age"]),
+                "age": seconds_in(found["age"]),
                 "count": int(found["count"] or 1),
                 "source": found["source"] or near or "",
                 "message": message,
@@ -293,12 +294,6 @@ def events_of(rows: Sequence[str]) -> Iterator[dict[str, Any]]:
             last["message"] += f"\n{row.strip()}"
     if last:
         yield last
-
-
-def age_of(text: str) -> float | None:
-    """Return the seconds of `7m44s`; `None` for `<unknown>`."""
-    found = re.findall(r"(\d+)([smhdy])", text)
-    return float(sum(int(number) * _SECONDS[unit] for number, unit in found)) if found else None
 
 
 def _moment(text: str) -> str:

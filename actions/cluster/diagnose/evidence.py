@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import stamp_seconds
 from actions.base.numbers import real
 from actions.base.untrusted import plain_text, redact
 from actions.cluster.kinds import LOST_UPDATE, name_of_kind
@@ -360,14 +360,6 @@ def whole(value: Any) -> int:
     return int(number(value) or 0)
 
 
-def seconds_of(value: Any) -> float:
-    """Return a time of the API in seconds since the epoch, 0.0 if there is none."""
-    try:
-        return parse_rfc3339(value).timestamp() if isinstance(value, str) and value else 0.0
-    except ValueError:
-        return 0.0
-
-
 def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
     """Read the conditions of any status."""
     return tuple(
@@ -376,7 +368,7 @@ def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
             status=text(entry.get("status")),
             reason=text(entry.get("reason")),
             message=text(entry.get("message")),
-            since=seconds_of(entry.get("lastTransitionTime")),
+            since=stamp_seconds(entry.get("lastTransitionTime")),
         )
         for entry in mappings(status.get("conditions"))
     )
@@ -394,8 +386,8 @@ def object_of(document: Mapping[str, Any]) -> KubeObject:
         spec=mapping(document.get("spec")),
         labels=mapping(metadata.get("labels")),
         owner=_owner(metadata),
-        created_at=seconds_of(metadata.get("creationTimestamp")),
-        deleted_at=seconds_of(metadata.get("deletionTimestamp")),
+        created_at=stamp_seconds(metadata.get("creationTimestamp")),
+        deleted_at=stamp_seconds(metadata.get("deletionTimestamp")),
     )
 
 
@@ -437,8 +429,8 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
             if one.get("persistentVolumeClaim")
         ),
         nominated=text(status.get("nominatedNodeName")),
-        created_at=seconds_of(metadata.get("creationTimestamp")),
-        deleted_at=seconds_of(metadata.get("deletionTimestamp")),
+        created_at=stamp_seconds(metadata.get("creationTimestamp")),
+        deleted_at=stamp_seconds(metadata.get("deletionTimestamp")),
         finalizers=_texts(metadata.get("finalizers")),
     )
 
@@ -504,7 +496,7 @@ def _state(value: Any) -> ObservedState:
                 text(details.get("reason")),
                 text(details.get("message")),
                 None if code is None else whole(code),
-                seconds_of(details.get("finishedAt" if kind == "terminated" else "startedAt")),
+                stamp_seconds(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
     return ObservedState()
 
@@ -521,7 +513,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
         conditions=conditions_of(status),
         taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
         labels=labels,
-        created_at=seconds_of(metadata.get("creationTimestamp")),
+        created_at=stamp_seconds(metadata.get("creationTimestamp")),
     )
 
 
@@ -557,7 +549,7 @@ def event_of(document: Mapping[str, Any]) -> EventFacts:
         namespace=text(about.get("namespace")),
         name=text(about.get("name")),
         count=whole(count),
-        last_seen_at=next((at for at in map(seconds_of, times) if at), 0.0),
+        last_seen_at=next((at for at in map(stamp_seconds, times) if at), 0.0),
     )
 
 

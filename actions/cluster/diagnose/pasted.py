@@ -13,17 +13,16 @@ from typing import Any
 
 import msgspec
 
-from actions.base.wording import counted
+from actions.base.clock import stamp_seconds
+from actions.base.wording import counted, seconds_in
 from actions.cluster.diagnose.described import (
     DescribedPart,
-    age_of,
     described_kind,
     described_parts,
     document_of,
     events_of,
     moment_at,
 )
-from actions.cluster.diagnose.evidence import seconds_of
 from actions.cluster.kinds import find_word
 
 _QUOTED = re.compile(r"^\s{0,3}(?:> ?)+(?!>)")
@@ -242,7 +241,7 @@ class _Reader:
     def _event_row(self, row: re.Match[str]) -> None:
         wide = _WIDE.match(row["message"])
         found = wide or row
-        one = {"type": row["type"], "reason": row["reason"], "age": age_of(row["age"])}
+        one = {"type": row["type"], "reason": row["reason"], "age": seconds_in(row["age"])}
         one |= {"message": found["message"].strip(), "count": int(found["count"] or 1)}
         self._event(one, _kind_named(row["kind"]), row["namespace"] or self._context.namespace, row["name"])
 
@@ -404,7 +403,7 @@ def _times_in(value: Any) -> Iterator[float]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in _TIMES and isinstance(inner, str):
-                yield from filter(None, [seconds_of(inner)])
+                yield from filter(None, [stamp_seconds(inner)])
             else:
                 yield from _times_in(inner)
     elif isinstance(value, list):

@@ -89,8 +89,8 @@ def changed(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, 
     return result
 
 
-def yaml_text(document: Mapping[str, Any]) -> str:
-    """Return an object as YAML that every version reads alike."""
+def yaml_text(document: Mapping[str, Any], *, is_compact: bool = False) -> str:
+    """Return an object as YAML that every version reads alike; compact: what holds only scalars is on one line."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -105,4 +105,7 @@ def yaml_text(document: Mapping[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, represented)
-    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH))
+    style = None if is_compact else False
+    return str(
+        yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=style)
+    )

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import stamp_seconds
 from actions.base.decoding import json_decoder
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line, redact
@@ -191,7 +191,7 @@ class TableFormat:
         if metadata is None or not metadata.name:
             raise FormatError("A row of the table names no object.")
         cells = item.rows[0].cells if item.rows else item.cells
-        created = _seconds(metadata.creation_timestamp)
+        created = stamp_seconds(metadata.creation_timestamp)
         return ObjectRow(
             uid=metadata.uid or f"{metadata.namespace}/{metadata.name}",
             namespace=one_line(metadata.namespace),
@@ -231,10 +231,3 @@ def _cell(raw: msgspec.Raw) -> Cell:
     if value is None or isinstance(value, bool | int | float):
         return value
     return one_line(redact(str(value)), limit=_LONGEST_CELL)
-
-
-def _seconds(timestamp: str | None) -> float:
-    try:
-        return parse_rfc3339(timestamp).timestamp() if timestamp else 0.0
-    except ValueError:
-        return 0.0

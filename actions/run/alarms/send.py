@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import Clock, format_rfc3339
+from actions.base.clock import Clock, timestamp_of
 from actions.base.errors import ConfigError, ConsoleError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.files import read_file
@@ -47,9 +46,8 @@ class Message(msgspec.Struct, frozen=True):
 
     def document(self) -> bytes:
         """Return what a hook reads from its standard input: one JSON object."""
-        moment = format_rfc3339(datetime.fromtimestamp(self.at, UTC))
-        fields = {"key": self.key, "kind": self.kind, "run": self.run, "text": redact(self.text), "at": moment}
-        return msgspec.json.encode({**fields, "cluster": self.cluster})
+        fields = {"key": self.key, "kind": self.kind, "run": self.run, "text": redact(self.text)}
+        return msgspec.json.encode({**fields, "at": timestamp_of(self.at), "cluster": self.cluster})
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables of a hook."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import UsageError
-from actions.base.wording import brief_duration
+from actions.base.wording import brief_duration, seconds_in
 from actions.fleet.quantity import format_usd
 from actions.run.state.records import LimitAction, Limits
 
@@ -34,7 +34,6 @@ _LONGEST_HOURS = 24 * 366
 _MOST_MINUTES = 7 * 24 * 60
 _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,3})?) ?%?")
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5}(?:\.\d{1,3})?)h)?(?:(\d{1,6})m)?")
 _USD = re.compile(r"\$?(\d{1,9}(?:\.\d{1,4})?)")
 _TIME_HINT = "Write 2026-11-20T22:30:00Z, 22:30 (the next one, UTC), or +8h."
 
@@ -163,8 +162,8 @@ def is_moment(text: str) -> bool:
 
 def _moment(text: str, now: datetime) -> datetime | None:
     if text.startswith("+"):
-        minutes = _minutes(text[1:])
-        return None if minutes is None else now + timedelta(minutes=min(minutes, 2 * 60 * _LONGEST_HOURS))
+        seconds = seconds_in(text[1:])
+        return None if seconds is None else now + timedelta(seconds=min(seconds, 2 * 3600 * _LONGEST_HOURS))
     if match := _TIME_OF_DAY.fullmatch(text):
         today = datetime.combine(now.astimezone(UTC).date(), time(int(match[1]), int(match[2])), UTC)
         return today if today > now else today + timedelta(days=1)
@@ -173,15 +172,6 @@ def _moment(text: str, now: datetime) -> datetime | None:
         return parse_rfc3339(text.upper()) if naive.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-
-
-def _minutes(text: str) -> float | None:
-    """Return a duration such as `8h`, `90m`, `1d12h` in minutes; `None` if it is none, or nothing."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        return None
-    days, hours, minutes = (float(part or 0) for part in match.groups())
-    return 60 * (24 * days + hours) + minutes
 
 
 def _usd(text: str, what: str) -> str:
@@ -225,8 +215,8 @@ def minutes_of(text: str, rule: TimeRule) -> int:
     """
     if text == NONE:
         return 0
-    minutes = _minutes(text.strip())
-    if minutes is None or not rule.least_minutes <= minutes <= _MOST_MINUTES:
+    minutes = (seconds_in(text.strip()) or 0.0) / 60
+    if not rule.least_minutes <= minutes <= _MOST_MINUTES:
         raise UsageError(
             f"{text!r} is not a time for {rule.noun}.",
             hint=f"Write 1h or 90m: {rule.least_minutes} minutes at least, seven days at most.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import stamp_seconds
 from actions.base.errors import ConsoleError, MissingError
 from actions.cluster.objects.client import ObjectRef
 from actions.run.context.access import ClusterConnection
@@ -49,7 +49,7 @@ class NodeClaimRecorder:
         for claim in claims:
             if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                existed = _created_at(claim) < self._context.view.created_at - 1
+                existed = stamp_seconds(claim["metadata"].get("creationTimestamp")) < self._context.view.created_at - 1
                 await self._context.journal.own(owned_of(self._context, ref, uid=uid_of(claim), existed=existed))
         self._nodes |= ours
 
@@ -74,8 +74,3 @@ async def list_claims(connection: ClusterConnection) -> list[dict[str, Any]]:
 
 def _node_of(pod: Pod) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
-def _created_at(document: dict[str, Any]) -> float:
-    stamp = document["metadata"].get("creationTimestamp")
-    return parse_rfc3339(stamp).timestamp() if stamp else 0.0

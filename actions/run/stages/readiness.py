@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import stamp_seconds
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from actions.fleet.verdict import RECENT_SECONDS, PodTrouble
 from actions.run.output.reader import OutputReader
@@ -78,7 +78,7 @@ def _trouble(pod: Pod, job: str, now: float) -> PodTrouble | None:
     statuses = list(_statuses(pod))
     restarts = sum(int(entry.get("restartCount") or 0) for entry in statuses)
     ends = [end for entry in statuses for end in _ends(entry)]
-    recent = [end for end in ends if now - _moment(end.get("finishedAt")) < RECENT_SECONDS]
+    recent = [end for end in ends if now - stamp_seconds(end.get("finishedAt")) < RECENT_SECONDS]
     status = object_status(pod)
     if status.state is not WorkState.FAILED and not (restarts and recent):
         return None
@@ -106,14 +106,6 @@ def _ends(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _word(end: Mapping[str, Any]) -> str:
     reason = str(end.get("reason") or "")
     return reason if reason not in ("", "Error") else f"exit code {end.get('exitCode')}"
-
-
-def _moment(text: object) -> float:
-    """Return seconds since the epoch; 0.0 if it is not a time."""
-    try:
-        return parse_rfc3339(str(text)).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def _phase(pod: Pod) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import stamp_seconds
 from actions.base.errors import FormatError
 from actions.base.names import is_label, is_subdomain
 from actions.base.untrusted import one_line, redact
@@ -73,7 +73,7 @@ def read_lease_object(document: Mapping[str, Any], *, now: float | None = None) 
     epoch = spec.get("leaseTransitions")
     if epoch != found.epoch:
         raise FormatError(f"Lease {lease_name(run_id)} has epoch {epoch!r}, and {found.epoch} in its document.")
-    at = written_at(metadata) or _moment(spec.get("renewTime"))
+    at = written_at(metadata) or stamp_seconds(spec.get("renewTime"))
     age = max(0.0, now - at) if now is not None else 0.0
     return StoreLease(found, one_line(str(metadata.get("resourceVersion") or "")), at, age)
 
@@ -89,18 +89,11 @@ def written_at(metadata: Mapping[str, Any]) -> float:
     managed = metadata.get("managedFields")
     entries = managed[:_MOST_ENTRIES] if isinstance(managed, list) else []
     times = [
-        _moment(entry.get("time"))
+        stamp_seconds(entry.get("time"))
         for entry in entries
         if isinstance(entry, dict) and str(entry.get("manager")).startswith(MANAGER)
     ]
     return max(times, default=0.0)
-
-
-def _moment(stamp: object) -> float:
-    try:
-        return parse_rfc3339(stamp).timestamp() if isinstance(stamp, str) else 0.0
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import msgspec
 
-from actions.base.clock import format_rfc3339
+from actions.base.clock import timestamp_of
 from actions.base.wording import aligned, rough_duration
 from actions.fleet.quantity import format_usd
 from actions.run.journal.reader import RunSummary, printable
@@ -134,7 +134,7 @@ def _fields(run: KnownRun, now: float) -> dict[str, object]:
         "owner": str(lease.owner) if lease else (local.owner or None) if local else None,
         "state": here.state.value if here else remote.state.value if remote and lease else None,
         "stage": here.stage if here else remote.status.stage if remote and lease else None,
-        "heartbeat": _moment(lease.renewed_at) if lease else None,
+        "heartbeat": timestamp_of(lease.renewed_at) if lease else None,
         "heartbeat_age_seconds": max(0, round(now - lease.renewed_at)) if lease else None,
         "over": remote.is_over if remote and lease else None,
         "silent": remote.is_silent(now) if remote and lease else None,
@@ -144,13 +144,9 @@ def _fields(run: KnownRun, now: float) -> dict[str, object]:
         "cluster": local.cluster if local else remote.about.cluster if remote and lease else None,
         "region": lease.about.region if lease else None,
         "account": lease.about.account if lease else None,
-        "created_at": _moment(created) if created else None,
+        "created_at": timestamp_of(created) if created else None,
         "spent_usd": f"{spent:.4f}" if spent is not None else None,
         "usd_per_hour": f"{rate:.4f}" if rate is not None else None,
         "folder": printable(local.folder) if local else None,
         "error": _error(run),
     }
-
-
-def _moment(at: float) -> str:
-    return format_rfc3339(datetime.fromtimestamp(at, UTC))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import Clock, format_rfc3339, time_of_day
+from actions.base.clock import Clock, time_of_day, timestamp_of
 from actions.base.errors import JournalError
 from actions.base.files import open_file
 from actions.base.untrusted import clean_text, plain_text
@@ -80,12 +80,9 @@ def _journal(folder: Path) -> str:
 
 
 def _record_line(record: JournalRecord) -> str:
-    from datetime import UTC, datetime
-
-    at = format_rfc3339(datetime.fromtimestamp(record.at, UTC))
     place = f"{record.stage}#{record.attempt}" if record.stage else "-"
     text = plain_text(encode_body(record.body)).replace("\n", " ")
-    return f"{record.seq:6} {at} {record_kind(record.body)} {place} {text}\n"
+    return f"{record.seq:6} {timestamp_of(record.at)} {record_kind(record.body)} {place} {text}\n"
 
 
 def _log_of(folder: Path, stage: str) -> Callable[[], str]:

@@ -28,7 +28,7 @@ _RANKS = ("JOB_COMPLETION_INDEX", "LWS_WORKER_INDEX", "RANK")
 """Variables of containers that hold a pod's place among those of its job."""
 
 
-class StageRehearsal(msgspec.Struct, frozen=True):
+class PlayedRehearsal(msgspec.Struct, frozen=True):
     """The rehearsal of a stage, as a launch writes it into the run's folder."""
 
     logs: tuple[str, ...]
@@ -53,7 +53,7 @@ class StageRehearsal(msgspec.Struct, frozen=True):
 class RecordedLog(msgspec.Struct, frozen=True):
     """The part of a rehearsal that a pod shows."""
 
-    rehearsal: StageRehearsal
+    rehearsal: PlayedRehearsal
     container: str
     """The one that prints the log; empty if none of the pod does."""
     text: str
@@ -77,7 +77,7 @@ async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -
         return None
     folder = state_folder() / "runs" / run
     try:
-        rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, StageRehearsal])
+        rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, PlayedRehearsal])
         found = rehearsals.get(stage)
         if found is None:
             return None

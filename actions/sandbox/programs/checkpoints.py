@@ -40,7 +40,8 @@ def compare(container: ContainerView) -> Program:
     known, files = container.environment, container.files
     folder, path = known["CHECKPOINTS"], known["VALUES"]
     values = {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX)}
-    values["data"] = "made-up" if known["DATA"] == "sample" else "real"
+    if "DATA" in known:
+        values["data"] = "made-up" if known["DATA"] == "sample" else "real"
     is_there = any(posixpath.basename(name) != VALUES for name in files.walk(folder))
     changes = _changes(files, path, values) if is_there else ""
     yield ProgramStep(0.5)

@@ -26,6 +26,7 @@ class _Place:
     """In the module: the file or the folder that the address names."""
 
 
+# JobSet and Trainer run at other versions than blueprints pin: see today.py.
 _PLACES = {
     "kuberay": _Place(REALNODE / "kuberay", "github.com/ray-project/kuberay/ray-operator", "config"),
     "mpi-operator": _Place(
@@ -39,8 +40,8 @@ _PLACES = {
 
 
 def operator_sources() -> Iterator[Source]:
-    """Every operator that a shipped blueprint pins, once."""
-    return (one.source for one in pinned_operators(Catalogue.usual([]).list()))
+    """Every operator that a shipped blueprint pins and that runs here, once."""
+    return (one.source for one in pinned_operators(Catalogue.usual([]).list()) if one.source.name in _PLACES)
 
 
 def fill_mirror(folder: Path) -> list[Path]:

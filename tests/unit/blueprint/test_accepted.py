@@ -25,8 +25,10 @@ from actions.sandbox.apiserver.validation.crd_schema import prune_resource, viol
 from tests.support.definitions import recorded_definitions
 
 _RELEASES = (
+    "jobset-0.12.0",
     "karpenter-1.14.1",
     "kuberay-1.1.1",
+    "kubeflow-trainer-2.3.0",
     "mpi-operator-0.8.0",
     "prometheus-operator-0.93.0-podmonitors",
     "training-operator-1.8.1-pytorchjobs",

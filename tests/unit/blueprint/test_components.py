@@ -174,7 +174,7 @@ MISTAKES = [
     mistake(
         "a stage",
         "small/blueprint.yaml:10:5",
-        "no component that is used has a stage 'acess'. Known: access, look, unused",
+        "no component that is used has a stage 'acess'. Did you mean 'access'? Known: access, look, unused",
         OWN.replace("- access", "- acess"),
     ),
     mistake("a check", "blueprint.yaml:13:14", "has a check 'verison'", OWN.replace("[version,", "[verison,")),

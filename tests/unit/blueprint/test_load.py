@@ -160,7 +160,7 @@ def test_stages_in_a_circle_are_an_error(tmp_path: Path) -> None:
     ("old", "new", "hint"),
     [
         ("kind: job", "kind: jobb", "Did you mean 'job'?"),
-        ("kind: job", "kind: zzz", "Known: terraform, kubeconfig, manifests, helm, check, storage, network"),
+        ("kind: job", "kind: zzz", "not one of terraform, kubeconfig, manifests, helm, check, storage, network"),
         ("target: {api_version", "target: {api_versoin", "Did you mean 'api_version'?"),
     ],
 )
@@ -194,6 +194,8 @@ def test_an_unknown_key_of_a_check_is_told_with_the_known_ones(tmp_path: Path) -
          "the Job/work container main env WORKERS in manifests/job.yaml"),
         ("usd_per_hour: 0.5}", 'usd_per_hour: 0.5, version: "${token}"}', "the text '${token}'"),
         ("sum: [workers, -1]", "choose: {by: workers, among: {}, otherwise: token}", "the derived value last"),
+        ("manifests: [manifests/job.yaml]",
+         "manifests: [manifests/job.yaml]\n    environment: {TOKEN: '${token}'}", "the text '${token}'"),
     ],
 )  # fmt: skip
 def test_a_secret_goes_nowhere_where_its_reference_is_not_resolved(

@@ -113,6 +113,74 @@ def test_it_is_what_kustomize_makes_of_the_same_files(tmp_path: Path) -> None:
     assert by_name(built_manifest(a_release(), FILES).decode()) == by_name(made)
 
 
+PREFIXED = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: gangs
+namePrefix: gang-
+resources: [account.yaml, rbac/roles.yaml, manager.yaml, webhook.yaml, parts.yaml]
+images: [{name: example/gang, newName: quay.io/gang, newTag: v2}]
+configurations: [fields.yaml]
+patches:
+  - target: {kind: Deployment}
+    patch: '[{"op": "add", "path": "/spec/template/spec/volumes", "value": VOLUMES}]'
+  - target: {kind: ValidatingWebhookConfiguration}
+    patch: '[{"op": "add", "path": "/webhooks/0/objectSelector", "value": SELECTOR}]'
+"""
+NAMES = """\
+nameReference:
+  - kind: Service
+    version: v1
+    fieldSpecs: [{kind: ValidatingWebhookConfiguration, path: webhooks/clientConfig/service/name}]
+"""
+PARTS = b"""\
+apiVersion: v1
+kind: Namespace
+metadata: {name: system}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: webhook}
+spec: {ports: [{port: 443}]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: cert}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gangs.gang.example}
+spec: {group: gang.example, names: {kind: Gang, plural: gangs}, scope: Namespaced, versions: []}
+"""
+VOLUMES = [
+    {"name": "cert", "secret": {"secretName": "gang-cert"}},
+    {"name": "theirs", "secret": {"secretName": "other"}},
+]
+SELECTOR = {"matchExpressions": [{"key": "gang", "operator": "Exists"}]}
+
+
+@needs("kubectl")
+def test_names_get_the_prefix_that_kustomize_gives_them(tmp_path: Path) -> None:
+    kustomization = PREFIXED
+    for name, value in (("VOLUMES", VOLUMES), ("SELECTOR", SELECTOR)):
+        kustomization = kustomization.replace(name, msgspec.json.encode(value).decode())
+    files = {**FILES, "parts.yaml": PARTS}
+    written = {**files, "kustomization.yaml": kustomization.encode(), "fields.yaml": (FIELDS + NAMES).encode()}
+    for file, data in written.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_bytes(data)
+    made = subprocess.run(["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    release = a_release(
+        files={file: digest_of(data) for file, data in files.items()},
+        prefix="gang-",
+        changes=(
+            FieldChange(kind="Deployment", name="gang-gang", path="spec.template.spec.volumes", value=VOLUMES),
+            FieldChange(kind=HOOKS["kind"], name="gang-webhooks", path="webhooks[0].objectSelector", value=SELECTOR),
+        ),
+    )
+    assert by_name(built_manifest(release, files).decode()) == by_name(made)
+
+
 def test_texts_that_look_like_numbers_stay_texts(tmp_path: Path) -> None:
     Mirror(tmp_path).take_files(a_release(), FILES, origin="x", clock=SystemClock())
     (manager,) = (each for each in operator_manifests(a_release(), [tmp_path]) if each["kind"] == "Deployment")
@@ -124,6 +192,8 @@ def test_texts_that_look_like_numbers_stay_texts(tmp_path: Path) -> None:
     [
         ({"images": {"example/none": "x"}}, "No container of gang 2.0.0 uses the image example/none"),
         ({"changes": (FieldChange(**HOOKS, path="webhooks[7].name", value="x"),)}, "matches nothing"),
+        ({"changes": (FieldChange(**HOOKS, path="webhooks[0].rules", value="x"),)}, "matches nothing"),
+        ({"changes": (FieldChange(**HOOKS, path="webhooks[0].rules.last", value=[]),)}, "matches nothing"),
         ({"changes": (FieldChange(kind="Service", name="gang", path="spec", value="x"),)}, "no Service named 'gang'"),
     ],
 )
@@ -183,7 +253,7 @@ def shipped_sources() -> Iterator[tuple[ManifestsStage, Source]]:
 
 def test_every_shipped_blueprint_pins_its_operators_by_address_and_sum() -> None:
     sources = [source for _, source in shipped_sources()]
-    assert len(sources) == 7
+    assert len(sources) == 9
     for source in sources:
         assert source.is_pinned
         assert urlsplit(source.url).scheme == "https"

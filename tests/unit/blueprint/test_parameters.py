@@ -131,6 +131,12 @@ def test_a_choice_follows_the_instance_type_unless_another_one_is_given(
         derive(derived, {"instance_type": instance_type, "rdma": "maybe"}, instances)
 
 
+@pytest.mark.parametrize(("flag", "wanted"), [("true", "--on"), ("false", "workers")])
+def test_a_word_is_chosen_as_it_stands(flag: str, wanted: str) -> None:
+    chosen = Derived(title="", choose=Choice(by="flag", texts={"true": "--on"}, otherwise="workers"))
+    assert derive({"x": chosen}, {"flag": flag, "workers": 3}, InstanceTable.load()) == {"x": wanted}
+
+
 @pytest.mark.parametrize(
     ("item", "value"),
     [

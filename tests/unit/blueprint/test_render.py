@@ -15,7 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.operators import operator_manifests
 from actions.blueprint.parameters import bind
-from actions.blueprint.render import labels_of, secrets_of, stage_manifests, tfvars_of
+from actions.blueprint.render import labels_of, own_objects, secrets_of, stage_manifests, tfvars_of
 from actions.blueprint.stages import ManifestsStage, Source, TerraformStage
 from tests.unit.blueprint.builders import a_blueprint
 
@@ -42,6 +42,14 @@ def test_every_form_of_target_is_rendered(tmp_path: Path) -> None:
     assert job["metadata"]["annotations"] == {"example.test/a": "42"}
     assert container["args"] == ["run", "--workers=4", "range='x_003'"]
     assert container["env"] == [{"name": "WORKERS", "value": "4"}]
+
+
+def test_a_stage_sets_variables_of_its_containers_over_those_that_they_have(tmp_path: Path) -> None:
+    given = "manifests: [manifests/job.yaml]\n    environment: {WORKERS: '${workers} of ${gpus}', EXTRA: x}"
+    blueprint = load_blueprint(a_blueprint(tmp_path / "b", ("manifests: [manifests/job.yaml]", given)))
+    (job,) = own_objects(blueprint, blueprint.stage("work"), bind(blueprint, {}), {"provision": {"answer": "42"}})
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "WORKERS", "value": "2 of 4"}, {"name": "EXTRA", "value": "x"}]
 
 
 def test_objects_and_pod_templates_carry_the_run() -> None:

@@ -245,11 +245,11 @@ def test_a_context_that_is_none_is_refused_with_those_that_there_are(tmp_path: P
     assert "west-as-viewer" in refused.value.hint
 
 
-def test_several_contexts_are_for_the_console_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_contexts_are_refused_by_a_command_that_asks_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_arguments(["--contexts", "a, b"]).contexts == ["a", "b"]
     with pytest.raises(SystemExit):
-        parse_arguments(["--contexts", "a,b", "nodes"])
-    assert "nodes asks one: give --context" in capsys.readouterr().err
+        parse_arguments(["--contexts", "a,b", "events"])
+    assert "events asks one: give --context" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,38 +13,10 @@ from actions.fleet.facts import NodeFacts, PodFacts
 from actions.fleet.totals import totals_of
 from actions.fleet.verdict import UNREAD
 from actions.run.output.writer import OutputWriter
-from tests.support.builders import NOW, StillClock, a_node, a_pod, a_snapshot
+from tests.support.builders import NOW, a_node, a_pod, a_snapshot
+from tests.unit.feeds.waits import Turning, Waits, until
 from tui.feeds import followed
 from tui.feeds.followed import FleetTrouble, ProblemFeed
-
-_BLUEPRINTS = Path(__file__).parents[3] / "blueprints"
-
-
-class Turning(StillClock):
-    """A clock whose time a test sets."""
-
-    seconds = 100.0
-
-    def now(self) -> datetime:
-        return NOW + timedelta(seconds=self.seconds - 100.0)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-
-class Waits:
-    """The paints that a feed has asked for."""
-
-    def __init__(self) -> None:
-        self.changed = asyncio.Event()
-        self.later: list[float] = []
-
-
-async def until(waits: Waits, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await waits.changed.wait()
-            waits.changed.clear()
 
 
 def a_feed(clock: Turning) -> tuple[ProblemFeed, Waits]:

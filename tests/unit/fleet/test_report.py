@@ -9,7 +9,7 @@ import pytest
 
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage
-from actions.fleet.node_report import bar_of, nodes_json, nodes_table, sorted_nodes
+from actions.fleet.node_report import bar_of, node_lines, nodes_json, nodes_table
 from actions.fleet.quantity import format_bytes, format_cpu, size_text
 from tests.unit.fleet.builders import a_node, asking
 
@@ -23,24 +23,24 @@ USAGE = {"gpu-1": asking(gpu=3, cpu_milli=12000, pods=5), "core-1": asking(cpu_m
 
 
 def document(nodes: list[NodeFacts], usage: dict[str, NodeUsage]) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(nodes_json(sorted_nodes(nodes), usage, MODEL, region="us-west-2"))
+    parsed: dict[str, Any] = json.loads(nodes_json(node_lines(nodes, usage, MODEL), region="us-west-2"))
     return parsed
 
 
 def row_of(name: str) -> list[str]:
     return next(
-        line.split() for line in nodes_table(sorted_nodes(NODES), USAGE, MODEL).splitlines() if line.startswith(name)
+        line.split() for line in nodes_table(node_lines(NODES, USAGE, MODEL)).splitlines() if line.startswith(name)
     )
 
 
 def test_the_summary_counts_nodes_pods_and_money() -> None:
-    first, second = nodes_table(sorted_nodes(NODES), USAGE, MODEL).splitlines()[:2]
+    first, second = nodes_table(node_lines(NODES, USAGE, MODEL)).splitlines()[:2]
     assert first == "3 nodes (1 not ready), 16 pods | ≥ $5.86/h | ≥ $4,280.72/month"
     assert second == "≥ $1.42/h idle (5 of 8 accelerators)"
 
 
 def test_each_resource_has_a_bar_and_those_that_no_node_has_are_left_out() -> None:
-    lines = nodes_table(sorted_nodes(NODES), USAGE, MODEL).splitlines()
+    lines = nodes_table(node_lines(NODES, USAGE, MODEL)).splitlines()
     assert [line.split()[0] for line in lines[2:6]] == ["cpu", "memory", "gpu", "efa"]
     gpu = lines[4].split()
     assert gpu[1:3] == ["3/8", "37.5%"]
@@ -62,16 +62,16 @@ def test_a_resource_that_a_node_lacks_is_a_dash() -> None:
 
 
 def test_accelerated_nodes_come_first() -> None:
-    table = nodes_table(sorted_nodes(NODES), USAGE, MODEL)
+    table = nodes_table(node_lines(NODES, USAGE, MODEL))
     assert table.index("gpu-1") < table.index("core-1")
 
 
 def test_the_table_names_the_sources_of_its_prices() -> None:
-    assert "Prices: tsaol/aws-gpu 77fcd9fe, 2026-01-21" in nodes_table(sorted_nodes(NODES), USAGE, MODEL)
+    assert "Prices: tsaol/aws-gpu 77fcd9fe, 2026-01-21" in nodes_table(node_lines(NODES, USAGE, MODEL))
 
 
 def test_no_nodes_is_said_in_words() -> None:
-    assert nodes_table([], {}, MODEL) == "No nodes.\n"
+    assert nodes_table([]) == "No nodes.\n"
 
 
 @pytest.mark.parametrize(

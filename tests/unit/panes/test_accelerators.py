@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -219,24 +221,27 @@ class Asked:
         return ExecResult(self._answer, b"", 0)
 
 
-def details(*pods: PodFacts, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> DeviceDetails:
-    """The details of a cluster's pods."""
+def details(
+    *pods: PodFacts, monkeypatch: pytest.MonkeyPatch, asked: Asked
+) -> Callable[[Subject], Awaitable[Sequence[str]]]:
+    """Return the way to the details of a cluster's pods."""
     monkeypatch.setattr(remote, "run_in_pod", asked)
     monkeypatch.setattr(ShownCluster, "session", property(lambda _: None))
-    return DeviceDetails(console_services(a_snapshot(nodes=[a_node()], pods=list(pods))))
+    services = console_services(a_snapshot(nodes=[a_node()], pods=list(pods)))
+    return partial(DeviceDetails().section, services.cluster)
 
 
 async def test_a_pod_is_asked_once_and_its_node_by_the_pod_with_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked()
     pods = a_pod("one", gpu=1), a_pod("four", gpu=4), a_pod("none", gpu=0)
     found = details(*pods, monkeypatch=monkeypatch, asked=asked)
-    section = await found.section(Subject("Node", "node-1"))
+    section = await found(Subject("Node", "node-1"))
     assert "as four sees it" in section[0]
-    assert await found.section(Subject("Pod", "four", "default")) == section
+    assert await found(Subject("Pod", "four", "default")) == section
     assert asked.pods == ["four"]
-    assert "as one sees it" in (await found.section(Subject("Pod", "one", "default")))[0]
+    assert "as one sees it" in (await found(Subject("Pod", "one", "default")))[0]
     for other in (Subject("Pod", "none", "default"), Subject("Pod", "gone", "default"), Subject("Service", "four")):
-        assert not await found.section(other)
+        assert not await found(other)
     assert asked.pods == ["four", "one"]
 
 
@@ -244,7 +249,7 @@ async def test_a_refusal_is_one_line_and_is_asked_again(monkeypatch: pytest.Monk
     asked = Asked(error=RefusedError("The console is read-only."))
     found = details(a_pod("one", gpu=1), monkeypatch=monkeypatch, asked=asked)
     for _ in range(2):
-        section = await found.section(Subject("Pod", "one", "default"))
+        section = await found(Subject("Pod", "one", "default"))
         assert "read-only" in section[1]
     assert asked.pods == ["one", "one"]
 
@@ -253,6 +258,6 @@ async def test_neuron_devices_have_neighbours(monkeypatch: pytest.MonkeyPatch) -
     chip = {"neuron_device": 0, "bdf": "00:1e.0", "connected_to": [1], "nc_count": 2, "neuron_processes": []}
     pod = replace(a_pod("trn"), requests=resources_of({"aws.amazon.com/neuroncore": "1"}))
     found = details(pod, monkeypatch=monkeypatch, asked=Asked(json.dumps([chip]).encode()))
-    section = "\n".join(await found.section(Subject("Pod", "trn", "default")))
+    section = "\n".join(await found(Subject("Pod", "trn", "default")))
     assert "ND0" in section
     assert "ND1" in section

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actions.cluster.watch.table_format import ObjectRow, TableColumn
-from tui.present.objects import ObjectColumns, changes_in, parse_duration, passed, value_key
+from tui.present.objects import ObjectColumns, changes_in, passed, value_key
 from tui.present.text import natural_key
 
 AT = 1_000_000.0
@@ -26,13 +26,6 @@ def columns_at(columns: tuple[TableColumn, ...], now: float, *, is_across: bool 
     made = ObjectColumns(columns, has_namespace=is_across, received=lambda _: AT)
     made.now = now
     return made
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("3m20s", 200.0), ("2d3h", 183_600.0), ("0s", 0.0), ("5", None), ("", None), ("5Gi", None)]
-)
-def test_durations_are_read_as_servers_print_them(text: str, seconds: float | None) -> None:
-    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(

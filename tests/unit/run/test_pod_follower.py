@@ -137,6 +137,7 @@ def collector_of(
         journal=journal,
         clock=HastyClock(),
         connect=connect,
+        pod_selector=lambda **_: "eksml-run=run",
     )
     return StageCollector(cast(StageContext, context), StageWatch(logs=LogWatch(pods="a=b"), accelerator=tool))
 
@@ -290,3 +291,6 @@ class Cancelled(Stage):
         self.view, self.namespace = SimpleNamespace(id="run"), "work"
         self.journal = SimpleNamespace(owned=tuple, warn=lambda _: None, note=lambda _: None)
         self.declaration = SimpleNamespace(watch=watch)
+
+    def pod_selector(self) -> str:
+        return "eksml-run=run"

@@ -16,6 +16,6 @@ def test_an_installation_without_the_extra_is_told_how_to_get_it(
     monkeypatch.setattr("sys.argv", ["sandbox", "--state", str(tmp_path / "state")])
     assert __main__.main() == 1
     assert capsys.readouterr().err == (
-        'The embedded cluster needs the package cryptography. Install it: pip install "eksml-tui[demo]".\n'
+        'The embedded cluster needs the package cryptography. Install it: uv tool install "eksml-tui[demo]".\n'
     )
     assert not (tmp_path / "state").exists()

@@ -49,7 +49,7 @@ class Desk:
         if session is not None:
             self.services.cluster._session = session
             self.services.cluster._connected.set()
-            self.services.objects._catalogue = (session, KindCatalogue([QUEUE]))
+            self.services.followed.on_screen.kinds._catalogue = (session, KindCatalogue([QUEUE]))
         self.workspace = PaneWorkspace(self.services)
 
         def show(screen: Screen[None]) -> None:

@@ -82,7 +82,7 @@ class Desk:
         services.settings = ConsoleSettings(target=services.settings.target, region="us-west-2", readonly=is_readonly)
         services.cluster._session = session
         services.cluster._connected.set()
-        services.objects._catalogue = (session, CATALOGUE)
+        services.followed.on_screen.kinds._catalogue = (session, CATALOGUE)
         workspace = PaneWorkspace(services)
 
         async def allow(_: ConfigError) -> bool:

@@ -105,7 +105,7 @@ async def test_what_was_seen_last_is_there_at_once_and_marked(cluster: Cluster, 
         assert "as of " in border
         services = _services(again)
         await wait_for(pilot, lambda: services.cluster.health("nodes") is not None, "the watch is under way")
-        with pytest.raises(RefusedError, match=r"as of .*shell was not carried out"):
+        with pytest.raises(RefusedError, match=r"as of .*nothing was changed"):
             await again.script_driver.execute(parse_line("shell ml/train-0"))
         cluster.going.set()
         await wait_for(pilot, lambda: "as of" not in screen_text(again), "it is live")

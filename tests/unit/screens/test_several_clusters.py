@@ -7,6 +7,7 @@ import copy
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -14,7 +15,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from actions.base.errors import RefusedError
+from actions.base.errors import ConsoleError, RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
 from tests.support.waiting import settle, wait_for
@@ -24,6 +25,7 @@ from tui.app import ConsoleApp
 from tui.feeds.services import ConsoleServices
 from tui.panes.nodes import NodesPane
 from tui.screens.confirm import ConfirmModal
+from tui.screens.viewer import Viewer
 from tui.settings.keymap import ConsolePlugin, Keymap
 from tui.settings.keys import KeyContext
 from tui.settings.settings import ConsoleSettings
@@ -32,7 +34,12 @@ from tui.textual_private import screen_text
 WEST = "arn:aws:eks:us-west-2:111122223333:cluster/west"
 EAST = "arn:aws:eks:us-east-1:444455556666:cluster/east"
 SIZE = (160, 45)
-_KINDS = {"v1": [("nodes", "Node", False), ("pods", "Pod", True), ("namespaces", "Namespace", False)]}
+_RESOURCES = [
+    {"resource": name, "responseKind": {"kind": kind}, "scope": scope, "verbs": ["get", "list", "patch"]}
+    for name, kind, scope in (
+        ("nodes", "Node", "Cluster"), ("pods", "Pod", "Namespaced"), ("namespaces", "Namespace", "Cluster")
+    )
+]  # fmt: skip
 
 
 class Cluster:
@@ -57,11 +64,16 @@ class Cluster:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.34.0"})
         if request.path == "/api/v1":
-            names = ("name", "kind", "namespaced")
-            found = [dict(zip(names, one, strict=True)) | {"verbs": ["get", "list", "patch"]} for one in _KINDS["v1"]]
-            return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": found})
+            listed = [
+                {"name": one["resource"], "namespaced": one["scope"] == "Namespaced", "verbs": one["verbs"]}
+                | cast("dict[str, str]", one["responseKind"])
+                for one in _RESOURCES
+            ]
+            return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": listed})
         if request.path in ("/apis", "/api"):
-            return web.json_response({"kind": "APIGroupList", "groups": [], "versions": ["v1"]})
+            found = [{"metadata": {}, "versions": [{"version": "v1", "resources": _RESOURCES}]}]
+            items = found if request.path == "/api" else []
+            return web.json_response({"kind": "APIGroupDiscoveryList", "items": items})
         if request.path == "/api/v1/nodes/n1":
             if request.method == "PATCH":
                 self.patched.append(request.path)
@@ -87,6 +99,7 @@ class Cluster:
         node["metadata"]["labels"] |= {
             "topology.kubernetes.io/region": "us-west-2",
             "eks.amazonaws.com/capacityType": "ON_DEMAND",
+            "cluster": self.name,
         }
         return node
 
@@ -156,6 +169,16 @@ async def test_both_are_in_home_and_in_the_table_with_a_sum_of_each_and_of_all(s
         await wait_for(pilot, lambda: rows_of(app) == [EAST], "the nodes of one")
 
 
+async def test_a_pane_of_one_cluster_names_it_at_its_border(settings: ConsoleSettings) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE) as pilot:
+        app.dispatcher.submit("open pods")
+        await shows(pilot, app, "only west · live")
+        app.dispatcher.submit("context east")
+        app.dispatcher.submit("open runs")
+        await shows(pilot, app, "of other machines only on east")
+
+
 async def test_one_that_hangs_is_unknown_and_delays_nothing(east: Cluster, settings: ConsoleSettings) -> None:
     east.going.clear()
     app = ConsoleApp(settings)
@@ -208,7 +231,7 @@ async def test_a_change_is_of_the_cluster_of_the_selected_row_and_its_question_n
         await settle(pilot)
         await pilot.press("y")
         await wait_for(pilot, lambda: bool(east.patched), "the change")
-        assert services_of(app).followed.on_screen.key == EAST
+        assert services_of(app).followed.on_screen.key == WEST, "nothing of east was opened"
         await select(pilot, app, WEST)
         app.dispatcher.submit("cordon")
         await shows(pilot, app, "cluster west · region us-west-2 · account 111122223333")
@@ -217,23 +240,26 @@ async def test_a_change_is_of_the_cluster_of_the_selected_row_and_its_question_n
     assert (len(west.patched), len(east.patched)) == (0, 1)
 
 
-async def test_a_change_is_refused_if_the_selected_row_is_of_another_cluster_when_it_is_read(
+async def test_a_change_keeps_the_cluster_that_it_was_asked_for_whatever_becomes_of_cursor_and_screen(
     west: Cluster, east: Cluster, settings: ConsoleSettings
 ) -> None:
     app = ConsoleApp(settings)
-    async with app.run_test(size=SIZE, notifications=True) as pilot:
+    async with app.run_test(size=SIZE) as pilot:
         pane = await select(pilot, app, EAST)
         feed = services_of(app).clusters[1].feed
         await feed.wait_connected()
         feed._connected.clear()
         app.dispatcher.submit("cordon")
         await settle(pilot)
-        assert services_of(app).followed.on_screen.key == EAST
         pane.table.select(f"n1 {WEST}")
         feed._connected.set()
-        await shows(pilot, app, "Another cluster is on screen now: nothing was")
-        assert not isinstance(app.screen, ConfirmModal)
-    assert west.patched + east.patched == []
+        await shows(pilot, app, "cluster east · region us-east-1 · account 444455556666", "Cordon Node n1?")
+        services_of(app).show(services_of(app).clusters[1].feed.target)
+        services_of(app).show(services_of(app).clusters[0].feed.target)
+        await settle(pilot)
+        await pilot.press("y")
+        await wait_for(pilot, lambda: bool(east.patched), "the change")
+    assert west.patched == []
 
 
 async def test_the_node_under_the_cursor_is_meant_and_no_other_of_its_name(
@@ -249,19 +275,56 @@ async def test_the_node_under_the_cursor_is_meant_and_no_other_of_its_name(
     assert east.patched == []
 
 
-async def test_an_object_that_is_named_for_a_change_is_of_the_cluster_on_screen_wherever_the_cursor_is(
-    west: Cluster, east: Cluster, settings: ConsoleSettings
+@pytest.mark.parametrize(
+    ("line", "title", "words"),
+    [
+        ("describe node/n1", "Node n1 · west", "cluster=west"),
+        ("describe node/n1 context=east", "Node n1 · east", "cluster=east"),
+        ("yaml node/n1", "Node n1, YAML", "cluster: west"),
+        ("yaml", "Node n1, YAML · east", "cluster: east"),
+        (f"yaml context={EAST}", "Node n1, YAML", "cluster: east"),
+    ],
+)
+async def test_what_is_named_is_of_the_cluster_on_screen_or_of_the_context_that_is_named(
+    settings: ConsoleSettings, line: str, title: str, words: str
 ) -> None:
     app = ConsoleApp(settings)
     async with app.run_test(size=SIZE) as pilot:
+        await select(pilot, app, EAST)
+        app.dispatcher.submit(line)
+        await wait_for(pilot, lambda: isinstance(app.screen, Viewer), "the page")
+        await shows(pilot, app, title)
+        assert words in "\n".join(cast("Viewer", app.screen)._view._lines)
+        assert services_of(app).followed.on_screen.key == WEST
+
+
+async def test_a_change_of_what_is_named_is_of_the_cluster_on_screen_or_of_its_context(
+    west: Cluster, east: Cluster, settings: ConsoleSettings
+) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
         await select(pilot, app, EAST)
         app.dispatcher.submit("cordon node/n1")
         await shows(pilot, app, "cluster west · region us-west-2 · account 111122223333", "Cordon Node n1?")
         await settle(pilot)
         await pilot.press("y")
         await wait_for(pilot, lambda: bool(west.patched), "the change")
-        assert services_of(app).followed.on_screen.key == WEST
-    assert east.patched == []
+        await app.script_driver.execute(parse_line("cordon node/n1 context=east"))
+        assert (len(west.patched), len(east.patched)) == (1, 1)
+        for line, reason in (("cordon context=west", "several clusters"), ("cordon node/n1 context=north", "north")):
+            with pytest.raises(ConsoleError, match=reason):
+                await app.script_driver.execute(parse_line(line))
+    assert (len(west.patched), len(east.patched)) == (1, 1)
+
+
+async def test_enter_opens_the_pods_of_the_node_of_the_row_and_shows_its_cluster(settings: ConsoleSettings) -> None:
+    app = ConsoleApp(settings)
+    async with app.run_test(size=SIZE) as pilot:
+        pane = await select(pilot, app, EAST)
+        pane.table.focus()
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.workspace.current.CONTEXT is KeyContext.PODS, "the pods")
+        assert services_of(app).followed.on_screen.key == EAST
 
 
 async def test_a_plugin_gets_the_context_of_the_selected_row(settings: ConsoleSettings) -> None:
@@ -289,8 +352,8 @@ async def test_what_is_marked_in_two_clusters_is_changed_in_none(
         pane.table.select(f"n1 {WEST}")
         pane.table.action_mark()
         app.dispatcher.submit("cordon")
-        await shows(pilot, app, "The marked rows are of several clusters")
-        with pytest.raises(RefusedError, match="of several clusters"):
+        await shows(pilot, app, "This is meant for several clusters")
+        with pytest.raises(RefusedError, match="several clusters"):
             await app.script_driver.execute(parse_line("cordon"))
     assert west.patched + east.patched == []
 

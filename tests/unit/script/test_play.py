@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from actions.run.state.view import Audit, Goal, RunState, RunView, StageState, S
 from actions.script.artifacts import Artifacts
 from actions.script.parse import parse_script
 from actions.script.play import Player
-from actions.script.report import Report, StepResult, write_junit
+from actions.script.report import Report, StepResult, write_junit, write_summary
 from actions.script.run_observer import RunObserver
 from actions.telemetry.points import Point
 from tests.support.answering import write_kubeconfig
@@ -377,6 +378,15 @@ async def test_the_junit_report_counts_failures(world: FakeWorld, tmp_path: Path
     assert 'failures="1"' in text
     assert 'skipped="1"' in text
     assert "&lt;x&gt;" in text
+
+
+async def test_the_summary_is_a_table_in_which_no_text_is_markup(world: FakeWorld, tmp_path: Path) -> None:
+    report, _ = await played("steps:\n- launch: b\n- expect: {text: '![a](b)|<x>'}\n- press: j", world, tmp_path)
+    write_summary(report, tmp_path / "summary")
+    head, _, *rows = (line for line in (tmp_path / "summary").read_text().splitlines() if line)
+    assert re.fullmatch(r"### [^ ]+: failed after \d+ s", head)
+    assert [re.split(r"(?<!\\)\|", row)[3].strip() for row in rows[-3:]] == ["passed", "failed", "skipped"]
+    assert r"\!\[a\]\(b\)\|\<x\>" in rows[-2]
 
 
 OUT_OF_MEMORY = finding(

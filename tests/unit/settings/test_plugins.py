@@ -170,7 +170,7 @@ def test_the_files_of_a_folder_are_read_in_the_three_forms_of_k9s(tmp_path: Path
     (tmp_path / "plugins" / "more" / "few.yml").write_text(
         f"two: {{shortCut: F2, {PLAIN}}}\ntwice: {{shortCut: F3, {PLAIN}}}\n"
     )
-    (tmp_path / "plugins" / "readme.md").write_text("not a plugin")
+    (tmp_path / "plugins" / "notes.txt").write_text("not a plugin")
     files = plugin_files(tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in files] == [
         "plugins.yaml",

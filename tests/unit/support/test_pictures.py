@@ -50,6 +50,6 @@ def test_the_scripts_draw_each_picture_of_the_readme_and_one_of_each_system() ->
     shown = set(re.findall(r"\(docs/pictures/([\w.-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert shown == drawn
     systems = {path.parent.name for path in (ROOT / "blueprints").glob("*/blueprint.yaml")}
-    assert len(systems) == 5
+    assert len(systems) == 6
     assert systems <= {Path(name).stem for name in drawn}
     assert all(isinstance(script.always[-1].action, Conditions) for script in scripts)

@@ -39,7 +39,9 @@ def test_a_line_is_laid_out(line: str, wanted: tuple[str, str, str, str]) -> Non
 
 
 @pytest.mark.parametrize(
-    "line", ["", "{}", "[1]", "{'loss': 2.5}", '{"a": 1} and more', "{" * 4000 + "}", '{"a":' * 3000 + "1" + "}" * 3000]
+    "line",
+    ["", "{}", "[1]", "{'loss': 2.5}", '{"a": 1} and more', "{" * 4000 + "}"]
+    + ['{"a":' * depth + "1" + "}" * depth for depth in (900, 3000)],
 )
 def test_other_lines_stay_as_they_are(line: str) -> None:
     assert read_json_line(line) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.builders import NOW
-from tui.present.text import moment_in, span_seconds
+from tui.present.text import moment_in
 from tui.widgets.line_level import ERRORS, LineLevel, is_of_traceback, severity_at, severity_of
 from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
 
@@ -120,12 +120,6 @@ def test_a_time_of_day_after_the_newest_line_is_yesterday() -> None:
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "14", "-soon", "2026-13-01 10:00"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     assert moment_in(text, newest_ns=NEWEST) is None
-
-
-def test_a_span_has_days_hours_minutes_and_seconds() -> None:
-    assert span_seconds("1d2h3m4s") == 93_784
-    assert span_seconds("90") is None
-    assert span_seconds("") is None
 
 
 def test_a_level_of_its_logger_counts_and_hides_no_error_in_the_text() -> None:

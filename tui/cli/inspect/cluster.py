@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from actions.base.errors import FormatError, InputError, ReaderDefectError, UnreadableError, reading
 from actions.base.executors import beside
 from actions.base.files import open_file
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.listing import ListedNodes, fetch_labels, fetch_nodes, node_list
-from actions.fleet.cost import CostModel
+from actions.fleet.cost import CostModel, FleetCost, total_of
 from actions.fleet.facts import UNUSED, NodeFacts, state_of
-from actions.fleet.node_report import node_document, nodes_json, nodes_table, sorted_nodes
+from actions.fleet.node_report import (
+    NodeLine,
+    node_document,
+    node_lines,
+    nodes_json,
+    nodes_table,
+    summary_document,
+    totals_of_lines,
+)
 from actions.fleet.quantity import UNKNOWN
+from actions.fleet.totals import FleetTotals
+from tui.cli.tables.clusters import Asked, answers_of, ask_clusters, code_of, fleet_lines
 from tui.cli.tables.follow import ChangedRows
 from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_refused, tell_uncounted
 from tui.cli.target import ask_cluster
@@ -36,49 +50,70 @@ NODE_FIELDS = (
 _FINDING_FIELDS = ("code", "severity", "headline", "evidence", "next_step")
 
 
-def print_nodes(options: Namespace) -> int:
-    """Print the cluster's nodes with their usage and cost, and go on with changes if that is wanted."""
+class _Nodes(msgspec.Struct, frozen=True):
+    """The nodes of one cluster, with the values of labels by their uid, and the region of the cluster."""
 
-    async def ask(session: KubeSession) -> tuple[ListedNodes, dict[str, dict[str, str | None]], str]:
+    listed: ListedNodes
+    labels: dict[str, dict[str, str | None]]
+    region: str
+
+    def lines(self, cluster: str, region: str) -> list[NodeLine]:
+        """Return a line for each, of a cluster of that name; `region` where its own is unknown."""
+        model = CostModel.load(region=self.region or region)
+        return node_lines(self.listed.nodes, self.listed.usage, model, labels=self.labels, cluster=cluster)
+
+
+def print_nodes(options: Namespace) -> int:
+    """Print the nodes of a cluster, or of several, with usage and cost, and go on with changes if that is wanted.
+
+    Returns:
+        0; 1 if one of several clusters has not answered.
+    """
+
+    async def ask(session: KubeSession) -> _Nodes:
         identity = await session.identity()
         async with beside(fetch_labels(session, "Node", options.label_columns, labels=options.selector)) as labels:
             listed = await fetch_nodes(session, labels=options.selector, left_out=tell_left_out)
-            return listed, await labels, identity.region
+            return _Nodes(listed, await labels, identity.region)
 
     if options.watch:
         ask_cluster(options, partial(_follow, options))
-    listed, labels, region = ask_cluster(options, ask)
-    tell_uncounted(listed.unlisted_devices)
-    model = CostModel.load(region=region or options.region)
+    clusters = ask_clusters(options, ask)
+    is_bare = options.no_headers or not sys.stdout.isatty()
+    reasons = [found.listed.unlisted_devices for _, found in answers_of(clusters)]
+    for reason in reasons:
+        tell_uncounted(reason)
+    by_context = {one.context: found.lines(one.name, options.region) for one, found in answers_of(clusters)}
+    lines = in_order(chain.from_iterable(by_context.values()), options.sort_by, NodeLine.document, NODE_FIELDS)
+    regions = [found.region or options.region for _, found in answers_of(clusters)]
 
-    def document_of(node: NodeFacts) -> dict[str, object]:
-        use = listed.usage.get(node.name, UNUSED)
-        return node_document(node, use, model.node_cost(node, use), labels.get(node.uid))
+    def sums(context: str) -> object:
+        return summary_document(by_context[context]) if context in by_context else None
 
-    nodes = in_order(sorted_nodes(listed.nodes), options.sort_by, document_of, NODE_FIELDS)
+    documents = [one.document(sums(one.context)) for one in clusters] if options.several else []
     print_table(
         options.output,
-        table=lambda: nodes_table(
-            nodes,
-            listed.usage,
-            model,
-            labels=labels,
-            is_bare=options.no_headers or not sys.stdout.isatty(),
-        ),
+        table=lambda: nodes_table(lines, head=_sums(clusters, by_context), is_bare=is_bare),
         document=lambda: nodes_json(
-            nodes,
-            listed.usage,
-            model,
-            region=region or options.region,
-            leaves_out_claims=bool(listed.unlisted_devices),
-            labels=labels,
+            lines,
+            region=None if documents else regions[0],
+            leaves_out_claims=any(reasons),
+            clusters=documents,
         ),
         rows="nodes",
-        fields=NODE_FIELDS,
+        fields=["cluster", *NODE_FIELDS] if documents else NODE_FIELDS,
         noun="node",
         has_heads=not options.no_headers,
     )
-    return 0
+    return code_of(clusters)
+
+
+def _sums(clusters: Sequence[Asked[_Nodes]], by_context: Mapping[str, Sequence[NodeLine]]) -> list[str]:
+    def sums_of(one: Asked[_Nodes]) -> tuple[FleetTotals, FleetCost]:
+        lines = by_context[one.context]
+        return totals_of_lines(lines), total_of(line.cost for line in lines)
+
+    return fleet_lines(clusters, sums_of)
 
 
 async def _follow(options: Namespace, session: KubeSession) -> None:

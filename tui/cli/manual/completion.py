@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PROGRAM = "eksml-tui"
 _CLUSTER_SECONDS = 1.5
 """For names of a cluster: a shell waits for them."""
-_FILES = frozenset({"FILE", "DIR", "FOLDER"})
+_FILES = frozenset({"FILE", "DIR", "FOLDER", "SOURCE"})
 _WITHOUT_FILES = ("-o", "nospace")
 """Options of bash's `complete`: where nothing fits, files are not listed instead."""
 

@@ -31,7 +31,7 @@ def _text_of(text: str, name: str) -> str:
         from tui.settings.config import config_schema
 
         return json_document(config_schema())
-    from actions.blueprint.schema import schema_text
+    from actions.blueprint.structure.schema import schema_text
 
     return schema_text()
 

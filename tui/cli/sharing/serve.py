@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
     try:
         import textual_serve.server
     except ImportError as error:
-        raise ConfigError(_MISSING, hint='Install it: pip install "eksml-tui[serve]".') from error
+        raise ConfigError(_MISSING, hint='Install it: uv tool install "eksml-tui[serve]".') from error
     del textual_serve
     listening = _bound(options.port)
     try:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 
-from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.clock import SystemClock, timestamp_of
 from actions.base.decoding import json_document
 from actions.base.errors import AccessError
 from actions.base.executors import beside
 from actions.base.wording import aligned_text, rough_duration
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.listing import event_list, fetch_events, fetch_labels, fetch_nodes, fetch_pods, pod_list
-from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
+from actions.fleet.cost import CostModel, FleetCost, NodeCost, sum_of_costs, total_of
 from actions.fleet.facts import UNUSED, EventFacts, NodeFacts, PodFacts
 from actions.fleet.node_report import label_title
 from actions.fleet.quantity import HOURS_PER_MONTH, UNKNOWN, format_usd
+from actions.fleet.totals import FleetTotals, totals_of
 from actions.run.paid import Paid, PaidThing, SeenNodes, paid_of
 from actions.run.report import paid_fields
+from tui.cli.tables.clusters import Asked, answers_of, ask_clusters, code_of, count_lines, fleet_lines
 from tui.cli.tables.follow import ChangedRows
 from tui.cli.tables.output import in_order, print_table, tell_left_out, tell_uncounted
 from tui.cli.target import ask_cluster
@@ -51,33 +53,47 @@ def print_pods(options: Namespace) -> int:
             found = await fetch_pods(session, **where, left_out=tell_left_out, uncounted=tell_uncounted)
             return found, await labels
 
-    found, labels = _listed(options, ask)
-    pods = [pod for pod in found if _is_wanted(options, pod)]
-    pods.sort(key=lambda pod: (pod.namespace, pod.name))
+    clusters = _listed(options, ask)
+    found = {one.name: [pod for pod in pods if _is_wanted(options, pod)] for one, (pods, _) in answers_of(clusters)}
+    labels = {uid: values for _, (_, of_pods) in answers_of(clusters) for uid, values in of_pods.items()}
+    pods = [(name, pod) for name, of_one in found.items() for pod in of_one]
+    pods.sort(key=lambda one: (one[0], one[1].namespace, one[1].name))
 
-    def document_of(pod: PodFacts) -> dict[str, Any]:
-        return pod_document(pod) | ({"labels": labels.get(pod.uid, {})} if options.label_columns else {})
+    def document_of(one: tuple[str, PodFacts]) -> dict[str, Any]:
+        name, pod = one
+        own = pod_document(pod) | ({"labels": labels.get(pod.uid, {})} if options.label_columns else {})
+        return {"cluster": name, **own} if name else own
 
-    pods = in_order(pods, options.sort_by, document_of, POD_FIELDS)
+    several = ["cluster"] if options.several else []
+    pods = in_order(pods, options.sort_by, document_of, [*several, *POD_FIELDS])
     now = SystemClock().now().timestamp()
-    heads = [*POD_HEADS, *map(label_title, options.label_columns)]
+    heads = [*map(label_title, several), *POD_HEADS, *map(label_title, options.label_columns)]
     nothing = f"No pods{f' in {options.namespace}' if options.namespace else ''}.\n"
+    is_bare = options.no_headers or not sys.stdout.isatty()
+    head = [] if is_bare else count_lines(clusters, lambda one: len(found[one.name]), "pod")
+
+    def table() -> str:
+        rows = ([*[name] * bool(several), *_pod_cells(pod, now, labels)] for name, pod in pods)
+        text = _table_text(heads, rows, nothing, right=(4 + len(several),))
+        return "\n".join([*head, *(["", text] if pods else [""])]) if head else text
+
     print_table(
         options.output,
-        table=lambda: _table_text(heads, (_pod_cells(pod, now, labels) for pod in pods), nothing, right=(4,)),
+        table=table,
         document=lambda: json_document([document_of(pod) for pod in pods]),
-        fields=POD_FIELDS,
+        fields=[*several, *POD_FIELDS],
         noun="pod",
         has_heads=not options.no_headers,
     )
-    return 0
+    return code_of(clusters)
 
 
 def print_events(options: Namespace) -> int:
     """Print the newest events, oldest first, and go on with new ones if that is wanted."""
     if options.watch:
         ask_cluster(options, partial(_follow_events, options))
-    found = _listed(options, lambda session: fetch_events(session, options.namespace, left_out=tell_left_out))
+    (asked,) = _listed(options, lambda session: fetch_events(session, options.namespace, left_out=tell_left_out))
+    found = asked.answer or []
     events = [event for event in found if _is_wanted_event(options, event)]
     events = in_order(events, options.sort_by, event_document, EVENT_FIELDS)
     now = SystemClock().now().timestamp()
@@ -104,27 +120,43 @@ def print_cost(options: Namespace) -> int:
         by_name = {node.name: cost for node, cost in costs}
         return cost_groups(costs), SeenNodes(identity.name, identity.region, nodes, by_name, {}, total)
 
-    groups, seen = ask_cluster(options, ask)
+    clusters = ask_clusters(options, ask)
+    answers = answers_of(clusters)
+    groups = [(one.name, group, cost) for one, (found, _) in answers for group, cost in found]
+    groups.sort(key=lambda one: -one[2].usd_per_hour)
     runs = [run.paid for run in list_runs() if run.paid is not None]
-    paid = paid_of(runs, [seen], is_simulated=bool(getattr(options, "demo", False)))
+    paid = paid_of(
+        runs,
+        [seen for _, (_, seen) in answers],
+        is_simulated=bool(getattr(options, "demo", False)),
+        is_whole=not any(one.error for one in clusters),
+    )
+    total = sum_of_costs(seen.total for _, (_, seen) in answers)
+    head = fleet_lines(clusters, lambda one: _fleet_of(one.answer))
+    documents = [one.document(_cost_fields(one.answer[1].total) if one.answer else None) for one in clusters]
     print_table(
         options.output,
-        table=lambda: _cost_table(groups, seen.total, paid),
-        document=lambda: cost_json(groups, seen.total, paid),
+        table=lambda: "\n".join([*head, *[""] * bool(head), _cost_table(groups, total, paid)]),
+        document=lambda: cost_json(groups, total, paid, documents if options.several else []),
         rows="groups",
-        fields=COST_FIELDS,
+        fields=[*["cluster"] * bool(options.several), *COST_FIELDS],
     )
-    return 0
+    return code_of(clusters)
 
 
-def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> T:
-    """Ask for a list of a namespace or of all; a refusal of all names the option that asks for one.
+def _fleet_of(answer: tuple[object, SeenNodes] | None) -> tuple[FleetTotals, FleetCost]:
+    nodes = answer[1].nodes.values() if answer else ()
+    return totals_of(nodes, {}), answer[1].total if answer else total_of(())
+
+
+def _listed(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]]) -> list[Asked[T]]:
+    """Ask one cluster or several for a list of a namespace or of all; a refusal names the option that asks for one.
 
     Raises:
         AccessError: It is not allowed.
     """
     try:
-        return ask_cluster(options, ask)
+        return ask_clusters(options, ask)
     except AccessError as error:
         if options.namespace:
             raise
@@ -169,8 +201,8 @@ def pod_document(pod: PodFacts) -> dict[str, Any]:
         "restarts": pod.restarts,
         "node": pod.node,
         "requests": {name: getattr(pod.requests, name) for name in pod.requests.__struct_fields__},
-        "created_at": _moment(pod.created_at),
-        "started_at": _moment(pod.started_at),
+        "created_at": timestamp_of(pod.created_at or None),
+        "started_at": timestamp_of(pod.started_at or None),
         "owner": {"kind": pod.owner_kind, "name": pod.owner_name},
         "run": pod.run,
         "stage": pod.stage,
@@ -181,7 +213,7 @@ def pod_document(pod: PodFacts) -> dict[str, Any]:
 def event_document(event: EventFacts) -> dict[str, Any]:
     """Return an event with the keys that docs/commands.md names."""
     return {
-        "last_seen_at": _moment(event.last_seen_at),
+        "last_seen_at": timestamp_of(event.last_seen_at or None),
         "type": event.type,
         "reason": event.reason,
         "namespace": event.namespace,
@@ -201,11 +233,17 @@ def cost_groups(costs: Iterable[tuple[NodeFacts, NodeCost]]) -> list[tuple[tuple
     return sorted(sums, key=lambda one: (-one[1].usd_per_hour, one[0]))
 
 
-def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:
-    """Return the document of `eksml-tui cost -o json`."""
+def cost_json(
+    groups: Iterable[tuple[str, tuple[str, ...], FleetCost]],
+    total: FleetCost,
+    paid: Paid,
+    clusters: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return the document of `eksml-tui cost -o json`; groups of several clusters have the name of theirs."""
     return json_document(
         {
             "summary": _cost_fields(total),
+            **({"clusters": clusters} if clusters else {}),
             "paid": [
                 {"run": one.run, **fields} for one, fields in zip(paid.things, paid_fields(paid.things), strict=True)
             ],
@@ -213,7 +251,12 @@ def cost_json(groups: Iterable[tuple[tuple[str, ...], FleetCost]], total: FleetC
                 "usd_per_hour": _number(paid.hourly.usd) if paid.hourly.is_known else None,
                 "is_lower_bound": paid.hourly.is_lower_bound,
             },
-            "groups": [dict(zip(COST_FIELDS[:4], group, strict=True)) | _cost_fields(cost) for group, cost in groups],
+            "groups": [
+                ({"cluster": name} if name else {})
+                | dict(zip(COST_FIELDS[:4], group, strict=True))
+                | _cost_fields(cost)
+                for name, group, cost in groups
+            ],
         }
     )
 
@@ -266,14 +309,30 @@ def _table_text(
     return aligned_text(lines, right=right) if len(lines) > 1 else nothing
 
 
-def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:
+def _cost_table(groups: list[tuple[str, tuple[str, ...], FleetCost]], total: FleetCost, paid: Paid) -> str:
     if not groups and not paid.things:
         return "No nodes.\n"
-    lines = [["TYPE", "BOUGHT", "REGION", "POOL", "NODES", "$/HOUR", "$/MONTH", "ACCEL", "IDLE", "IDLE $/HOUR"]]
-    for group, cost in groups:
+    several = int(any(name for name, _, _ in groups))
+    lines = [
+        [
+            *["CLUSTER"] * several,
+            "TYPE",
+            "BOUGHT",
+            "REGION",
+            "POOL",
+            "NODES",
+            "$/HOUR",
+            "$/MONTH",
+            "ACCEL",
+            "IDLE",
+            "IDLE $/HOUR",
+        ]
+    ]
+    for name, group, cost in groups:
         known, idle_known = cost.unpriced < cost.nodes, not cost.idle_unpriced
         lines.append(
             [
+                *[name] * several,
                 *(word or "-" for word in group),
                 str(cost.nodes),
                 format_usd(cost.usd_per_hour) if known else "?",
@@ -283,10 +342,13 @@ def _cost_table(groups: list[tuple[tuple[str, ...], FleetCost]], total: FleetCos
                 (format_usd(cost.idle_usd_per_hour) if idle_known else "?") if cost.accelerators else "-",
             ]
         )
-    lines += [[one.title, one.state or "-", "-", one.run, "-", *_amounts(one), "-", "-", "-"] for one in paid.things]
+    lines += [
+        [*["-"] * several, one.title, one.state or "-", "-", one.run, "-", *_amounts(one), "-", "-", "-"]
+        for one in paid.things
+    ]
     parts = [", ".join(paid.parts)] if paid.parts else []
     sums = [paid.hourly.text, paid.hourly.monthly_text, *parts, *([total.idle_text] if total.idle_text else [])]
-    return aligned_text(lines, right=range(4, 10)) + "\n" + " | ".join(sums) + "\n"
+    return aligned_text(lines, right=range(4 + several, 10 + several)) + "\n" + " | ".join(sums) + "\n"
 
 
 def _amounts(thing: PaidThing) -> tuple[str, str]:
@@ -299,10 +361,6 @@ def _amounts(thing: PaidThing) -> tuple[str, str]:
 
 def _age(now: float, then: float) -> str:
     return rough_duration(now - then) if then else "?"
-
-
-def _moment(seconds: float) -> str | None:
-    return format_rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds else None
 
 
 def _number(amount: Decimal) -> float:

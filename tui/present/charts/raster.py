@@ -81,19 +81,16 @@ def _frame_of_places(x_axis: Axis, y_axis: Axis, width: int, height: int) -> Seq
     """
     import plotext
 
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.limit_size(False, False)  # else it uses the size of its own terminal
-    plotext.plot_size(width, height)
-    plotext.xlim(x_axis.low, x_axis.high)
-    plotext.ylim(y_axis.low, y_axis.high)
-    plotext.xticks(x_axis.ticks, x_axis.labels)
-    plotext.yticks(y_axis.ticks, y_axis.labels)
-    plotext.scatter([x_axis.low], [y_axis.low], marker=" ")  # without any signal it draws no ticks
+    plotext.terminal.limit(False, False)  # else it uses the size of its own terminal
+    figure = plotext.figure
+    figure.clear()
+    figure.plot_size(width, height)
+    figure.ruler("x", "lower").lim(x_axis.low, x_axis.high).ticks(x_axis.ticks, x_axis.labels)
+    figure.ruler("y", "left").lim(y_axis.low, y_axis.high).ticks(y_axis.ticks, y_axis.labels)
     try:
-        return str(plotext.build()).replace("\x1b[0m", "").rstrip("\n").split("\n")
+        return str(figure.build().string(colorless=True)).rstrip("\n").split("\n")
     finally:
-        plotext.clear_figure()
+        figure.clear()
 
 
 def _scatter(stroke: Stroke, cells: list[list[Cell]], x_axis: Axis, y_axis: Axis) -> None:

@@ -549,7 +549,9 @@ def _problem_row(one: Problem, facts: HomeFacts, names: int, width: int) -> Boar
     if subject is None and one.cluster:
         subject = Subject("Cluster", one.cluster, cluster=one.cluster)
     key = " ".join(filter(None, ("problem", one.cluster, one.code, one.title, one.text if not one.kind else "")))
-    entry = BoardEntry(key, f"why object={shlex.quote(selector)}" if selector else "why", subject, weight=2)
+    line = f"why object={shlex.quote(selector)}" if selector else "why"
+    line += f" context={shlex.quote(one.cluster)}" if one.cluster else ""
+    entry = BoardEntry(key, line, subject, weight=2)
     return BoardRow(cells, entry, details)
 
 

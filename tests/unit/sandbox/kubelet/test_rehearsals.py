@@ -13,7 +13,7 @@ from actions.base.files import state_folder
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import Document, Kind
 from actions.sandbox.kubelet.pod_config import pod_config
-from actions.sandbox.kubelet.rehearsals import RecordedLog, StageRehearsal, recorded_log_of
+from actions.sandbox.kubelet.rehearsals import PlayedRehearsal, RecordedLog, recorded_log_of
 from actions.sandbox.programs.files import FileView
 from actions.sandbox.programs.program import ContainerView, GpuLoad, NeuronLoad
 
@@ -108,7 +108,7 @@ async def test_a_log_that_is_gone_is_none(run: Path) -> None:
 
 
 def test_the_load_is_a_share_of_the_devices_that_are_there() -> None:
-    rehearsal = StageRehearsal(("a",), 1.0, 50, 0, "", "")
+    rehearsal = PlayedRehearsal(("a",), 1.0, 50, 0, "", "")
     container = ContainerView("default", "train-0", "main", "any:1", ("axolotl", "train"), {}, FileView({}))
     on_gpus = ContainerView(
         "default", "p", "main", "any:1", (), {}, FileView({}), gpus=(0,), instance_type="p5.48xlarge"

@@ -1,0 +1,1 @@
+"""Blueprints of other people's git repositories: where from, what they may do, and their files as they were added."""

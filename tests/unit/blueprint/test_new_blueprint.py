@@ -1,0 +1,256 @@
+"""A blueprint that is begun from a manifest: valid at once, and with its defaults it applies what the manifest has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import BlueprintError
+from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.new_blueprint import NewBlueprint, begin_blueprint
+from actions.blueprint.catalogue import load_blueprint, validate
+from actions.blueprint.model import Blueprint, ParameterType
+from actions.blueprint.parameters import bind
+from actions.blueprint.render import own_objects
+from actions.blueprint.source_files import parse_manifests
+from actions.blueprint.stages import JobStage, LoadTool, ManifestsStage, StageWatch
+from actions.blueprint.targets import Manifest
+from actions.cluster.kinds import JOBS
+
+JOBS_OF_OTHERS = sorted((Path(__file__).parents[2] / "fixtures" / "jobs").glob("*.yaml"))
+
+SMALL = """\
+# what it is
+apiVersion: batch/v1
+kind: Job
+metadata: {name: small, namespace: team}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: train
+          image: example.test/train:1
+          command: [torchrun, --nnodes, "2", train.py, --lr=3e-4, --epochs, "5", --amp=true, --tag=a%b, --fresh]
+          env:
+            - {name: PLAIN, value: x}
+"""
+
+
+def begun(text: str) -> NewBlueprint:
+    return begin_blueprint("own", text.encode(), source="job.yaml")
+
+
+def written(new: NewBlueprint, folder: Path) -> Blueprint:
+    for name, data in new.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    assert [error.sentence() for error in validate(folder)] == []
+    return load_blueprint(folder)
+
+
+def applied(blueprint: Blueprint, **chosen: str | int) -> list[Manifest]:
+    binding = bind(blueprint, chosen, existing_cluster=True)
+    stages = [stage for stage in blueprint.stages if stage.id in ("volumes", "train")]
+    return [item for stage in stages for item in own_objects(blueprint, stage, binding, {})]
+
+
+def job_of(blueprint: Blueprint, **chosen: str | int) -> Manifest:
+    return next(item for item in applied(blueprint, **chosen) if item["kind"] in {row.kind for row in JOBS})
+
+
+@pytest.mark.parametrize("path", JOBS_OF_OTHERS, ids=lambda path: path.stem)
+def test_a_strangers_job_is_valid_at_once_and_applied_as_it_is(path: Path, tmp_path: Path) -> None:
+    data = path.read_bytes()
+    new = begin_blueprint("own", data, source=str(path))
+    (manifest,) = [content for name, content in new.files.items() if name.startswith("manifests/")]
+    assert manifest == data
+    blueprint = written(new, tmp_path / "own")
+    assert applied(blueprint) == [document.value for document in parse_manifests(data, file="")]
+    for parameter in blueprint.parameters.values():
+        assert parameter.sets or parameter.title in ("Namespace", "Cluster name", "Region", "Install the operator")
+
+
+def test_what_is_found_in_the_jobs_of_others(tmp_path: Path) -> None:
+    found = {}
+    for path in JOBS_OF_OTHERS:
+        blueprint = written(begin_blueprint("own", path.read_bytes(), source=""), tmp_path / path.stem)
+        found[path.stem] = blueprint
+    imagenet = found["imagenet"]
+    names = ["image", "workers", "accelerators", "instance_type", "namespace", "arch", "epochs", "batch_size"]
+    assert [*imagenet.parameters][:8] == names
+    assert imagenet.parameters["workers"].maximum == 36
+    words = job_of(imagenet, workers=5, accelerators=4, epochs=7)["spec"]["pytorchReplicaSpecs"]["Worker"]
+    command = words["template"]["spec"]["containers"][0]["command"][2]
+    assert "--nproc_per_node=4 --nnodes=5 " in command
+    assert "--epochs=7 " in command
+    assert words["replicas"] == 5
+    moved = applied(imagenet, namespace="other")
+    assert {item["metadata"]["namespace"] for item in moved} == {"other"}
+    assert imagenet.holdings["nodes"].instance_type == "${instance_type}"
+    mpi = job_of(found["horovod"], workers=4)["spec"]["mpiReplicaSpecs"]
+    assert mpi["Worker"]["replicas"] == 4
+    assert mpi["Launcher"]["template"]["spec"]["containers"][0]["args"][1] == "4"
+    ray = job_of(found["ray-mnist"], command="python other.py", workers=3)["spec"]
+    assert ray["entrypoint"] == "python other.py"
+    assert ray["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] == 3
+    assert job_of(found["trainjob"], workers=9)["spec"]["trainer"]["numNodes"] == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "watch"),
+    [
+        ("imagenet", ("training.kubeflow.org/job-name=imagenet-gpu-team-a-1", "", LoadTool.NVIDIA_SMI)),
+        (
+            "horovod",
+            (
+                "training.kubeflow.org/job-name=tensorflow-mnist,training.kubeflow.org/job-role=launcher",
+                "",
+                LoadTool.NONE,
+            ),
+        ),
+        ("ray-mnist", ("batch.kubernetes.io/job-name=rayjob-pytorch-mnist", "", LoadTool.NONE)),
+        ("trainjob", ("jobset.sigs.k8s.io/jobset-name=multi-node-example", "", LoadTool.NONE)),
+    ],
+)
+def test_logs_and_accelerators_are_followed_as_the_kind_labels_its_pods(
+    name: str, watch: tuple[str, str, LoadTool], tmp_path: Path
+) -> None:
+    path = next(path for path in JOBS_OF_OTHERS if path.stem == name)
+    found = written(begin_blueprint("own", path.read_bytes(), source=""), tmp_path / "own").stage("train").watch
+    assert isinstance(found, StageWatch)
+    assert found.logs is not None
+    assert (found.logs.pods, found.logs.container, found.accelerator) == watch
+
+
+def test_arguments_keep_their_form_and_types(tmp_path: Path) -> None:
+    blueprint = written(begun(SMALL), tmp_path / "own")
+    types = {name: (one.type, one.default) for name, one in blueprint.parameters.items() if one.group == "Arguments"}
+    assert types == {
+        "lr": (ParameterType.TEXT, "3e-4"),  # a number would be written as 0.0003
+        "epochs": (ParameterType.INTEGER, 5),
+        "amp": (ParameterType.BOOLEAN, True),
+        "tag": (ParameterType.TEXT, "a%b"),
+    }
+    words = job_of(blueprint, workers=3, epochs=9, tag="c", amp="false")["spec"]["template"]["spec"]["containers"][0]
+    expected = "torchrun --nnodes 3 train.py --lr=3e-4 --epochs 9 --amp=false --tag=c --fresh"
+    assert words["command"] == expected.split()
+
+
+def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) -> None:
+    token = "hf_" + "a1b2c3d4" * 4
+    with_secrets = f"""\
+{{name: PLAIN, value: x}}
+            - name: HF_TOKEN  # mine
+              value: {token}
+            - {{name: API_KEY, value: 'sesame'}}"""
+    new = begun(SMALL.replace("{name: PLAIN, value: x}", with_secrets))
+    assert not any(token.encode() in data or b"sesame" in data for data in new.files.values())
+    manifest = new.files["manifests/small.yaml"].decode()
+    assert "- name: HF_TOKEN  # mine\n" in manifest
+    assert "valueFrom: {secretKeyRef: {name: own-hf-token, key: HF_TOKEN, optional: true}}" in manifest
+    blueprint = written(new, tmp_path / "own")
+    assert blueprint.parameters["hf_token"].default == "env:HF_TOKEN"
+    assert set(blueprint.stage("train").secrets) == {"own-hf-token", "own-api-key"}
+    assert blueprint.presets["rehearsal"].set == {"hf_token": "", "api_key": "", "namespace": "default"}
+    assert any("HF_TOKEN is not copied" in remark for remark in new.remarks)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("image: example.test/train:1", "image: $IMAGE", "it is a template: $IMAGE has to be filled in first. Export"),
+        ("parallelism: 2", "parallelism: many", "spec.parallelism is 'many', which is not a number."),
+        ("kind: Job", "kind: Service", "there is no job in it, only Service. It takes one of Job, PyTorchJob"),
+        ("name: small,", "generateName: small-,", "job.yaml:4:1: a Kubernetes object needs metadata.name. Write name"),
+        ("--tag=a%b", f"--token=hf_{'a1' * 12}", "holds a secret, which no blueprint may."),
+        (
+            "{name: PLAIN, value: x}",
+            "&x {name: PLAIN, value: x}",
+            "anchors and aliases are not allowed. Write them out",
+        ),
+        ("# what it is", SMALL + "---", "it has 2 jobs: Job small, Job small. Give each a file, and a blueprint."),
+        ("      containers:", "      initContainers:", "the Job small has no pods with containers of its own."),
+    ],
+)
+def test_what_cannot_be_begun_from_is_refused_with_the_way_out(old: str, new: str, words: str) -> None:
+    assert old in SMALL
+    with pytest.raises(BlueprintError) as caught:
+        begun(SMALL.replace(old, new, 1))
+    assert words in caught.value.sentence()
+    assert caught.value.sentence().startswith("job.yaml")
+
+
+def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
+    claim = "\n---\n# mine\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {}\n"
+    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {a: b}\n"
+    mounts = """\
+          envFrom:
+            [{configMapRef: {name: settings}}, {secretRef: {name: login}}, {secretRef: {name: other, optional: true}}]
+      volumes:
+        - {name: data, persistentVolumeClaim: {claimName: data}}
+        - {name: old, persistentVolumeClaim: {claimName: old}}
+      serviceAccountName: trainer
+"""
+    new = begun(SMALL + mounts + claim + secret)
+    named = ["ConfigMap settings", "Secret login", "PersistentVolumeClaim old", "ServiceAccount trainer"]
+    assert list(map(str, new.needed)) == named
+    assert new.files["manifests/volumes.yaml"].decode() == claim.removeprefix("\n")
+    assert b"stringData" not in b"".join(new.files.values())
+    assert "The Secret login is not copied." in new.remarks
+    blueprint = written(new, tmp_path / "own")
+    volumes = blueprint.stage("volumes")
+    assert isinstance(volumes, ManifestsStage)
+    assert volumes.keeps_data
+    assert [stage.id for stage in blueprint.stages] == ["kubeconfig", "preflight", "volumes", "train"]
+
+
+def test_an_object_of_the_cluster_is_written_as_a_person_would(tmp_path: Path) -> None:
+    live: Manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "small", "namespace": "team", "uid": "1", "resourceVersion": "2", "managedFields": [{}],
+            "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1, "labels": {"team": "a", "eksml.dev/run": "r"},
+            "ownerReferences": [{}], "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        },
+        "spec": {
+            "parallelism": 2, "suspend": False, "completionMode": "NonIndexed",
+            "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}},
+            "template": {
+                "metadata": {"labels": {"batch.kubernetes.io/job-name": "small", "job-name": "small"}},
+                "spec": {
+                    "containers": [{"name": "a", "image": "a:1", "resources": {}, "terminationMessagePolicy": "File"}],
+                    "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "securityContext": {},
+                    "restartPolicy": "Never",
+                },
+            },
+        },
+        "status": {"active": 2},
+    }  # fmt: skip
+    assert without_server_fields(live) == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "small", "namespace": "team", "labels": {"team": "a"}},
+        "spec": {
+            "parallelism": 2,
+            "template": {"spec": {"containers": [{"name": "a", "image": "a:1"}], "restartPolicy": "Never"}},
+        },
+    }
+
+
+def test_what_does_not_end_is_waited_for_instead(tmp_path: Path) -> None:
+    text = (
+        SMALL.replace("batch/v1", "apps/v1").replace("kind: Job", "kind: Deployment").replace("  completions: 2\n", "")
+    )
+    text = text.replace("parallelism: 2", "replicas: 2\n  selector: {matchLabels: {app: small}}")
+    stage = written(begun(text), tmp_path / "own").stage("train")
+    assert not isinstance(stage, JobStage)
+    assert isinstance(stage, ManifestsStage)
+    assert [one.kind for one in stage.ready] == ["Deployment"]
+    assert stage.watch is not None
+    assert stage.watch.logs is not None
+    assert stage.watch.logs.pods == "app=small"

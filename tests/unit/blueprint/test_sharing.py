@@ -1,0 +1,248 @@
+"""Blueprints of git repositories: addresses, the pin, what may not be fetched, and that nothing is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import BlueprintError, ConfigError, MissingError, UsageError
+from actions.base.files import config_folder, shipped_blueprints
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.sharing.effects import effects_of
+from actions.blueprint.sharing.fetching import fetched
+from actions.blueprint.sharing.origins import Origin, digest_of_folder, parse_origin, read_pins
+from tui.cli.main import main
+
+BLUEPRINT = """\
+schema: eksml/v1
+id: hello
+title: Hello
+summary: One Job.
+cluster: {name: my-cluster, region: us-west-2}
+stages:
+  - {id: kubeconfig, kind: kubeconfig, title: Access, expect: 1s..30s, cluster: my-cluster, region: us-west-2}
+  - id: train
+    kind: job
+    title: Training
+    needs: [kubeconfig]
+    expect: 5s..1m
+    manifests: [train.yaml]
+    target: {api_version: batch/v1, kind: Job, name: hello}
+"""
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: hello}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: train, image: "busybox:1.36", securityContext: {privileged: true}}]
+      volumes: [{name: host, hostPath: {path: /var/run}}]
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git in a repository of the test's, as an author with a name."""
+    author = ["-c", "user.name=Anna", "-c", "user.email=anna@example.com", "-c", "commit.gpgsign=false"]
+    argv = ["git", *author, "-C", str(folder), *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one blueprint in `esm/hello`, tagged v1."""
+    folder = tmp_path / "repository"
+    (folder / "esm" / "hello").mkdir(parents=True)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder / "esm" / "hello" / "blueprint.yaml").write_text(BLUEPRINT)
+    (folder / "esm" / "hello" / "train.yaml").write_text(JOB)
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message=One")
+    git(folder, "tag", "v1")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("github.com/acme/ml", Origin("https://github.com/acme/ml")),
+        ("https://github.com/acme/ml.git@v1.2//a/b", Origin("https://github.com/acme/ml.git", "v1.2", "a/b")),
+        ("git@github.com:acme/ml@feature/x", Origin("git@github.com:acme/ml", "feature/x")),
+        ("git@github.com:acme/ml//a", Origin("git@github.com:acme/ml", "", "a")),
+        ("ssh://git@host:2222/acme/ml@main", Origin("ssh://git@host:2222/acme/ml", "main")),
+        ("/srv/ml@v1//a", Origin("/srv/ml", "v1", "a")),
+    ],
+)
+def test_an_address_is_read_and_written_alike(text: str, origin: Origin) -> None:
+    assert parse_origin(text) == origin
+    assert parse_origin(str(origin)) == origin
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "ext::sh -c touch% ran",
+        "http://host/ml",
+        "https://anna:secret@host/ml",
+        "https://token@host/ml",
+        "https://host/",
+        "--upload-pack=touch ran",
+        "/srv/ml@--output=x",
+        "/srv/ml@a..b",
+        "/srv/ml//../etc",
+        "/srv/ml@main:path",
+        "/srv/ml@",
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_origin(text)
+    assert "secret" not in caught.value.sentence()
+
+
+@pytest.mark.parametrize("ref", ["", "v1", "main", "COMMIT"])
+def test_a_blueprint_is_fetched_at_a_branch_tag_or_commit(repository: Path, tmp_path: Path, ref: str) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+    origin = Origin(str(repository), ref.replace("COMMIT", commit), "esm/hello")
+    with fetched(origin, tmp_path / "own") as found:
+        assert (found.blueprint.id, found.commit) == ("hello", commit)
+        digest = digest_of_folder(found.blueprint.folder)
+        assert digest == digest_of_folder(repository / "esm" / "hello")
+        (found.blueprint.folder / "train.yaml").write_text(JOB + "\n")
+        assert digest_of_folder(found.blueprint.folder) != digest
+    assert os.listdir(tmp_path / "own") == []
+
+
+def test_a_repository_without_such_a_ref_folder_or_blueprint_is_named(repository: Path, tmp_path: Path) -> None:
+    place = str(repository)
+    cases: list[tuple[Origin, type[Exception], str]] = [
+        (Origin(place, "v9", "esm/hello"), MissingError, "v9"),
+        (Origin(place, "0" * 40, "esm/hello"), MissingError, "0000"),
+        (Origin(place, "", "nowhere"), MissingError, "nowhere"),
+        (Origin(str(tmp_path / "none")), MissingError, "none"),
+        (Origin(place), BlueprintError, "//esm/hello"),
+    ]
+    for origin, kind, named in cases:
+        with pytest.raises(kind) as caught, fetched(origin, tmp_path / "own"):
+            pass
+        assert named in str(getattr(caught.value, "sentence", lambda: "")()), origin
+
+
+def test_links_and_what_has_mistakes_are_not_taken(repository: Path, tmp_path: Path) -> None:
+    folder = repository / "esm" / "hello"
+    (folder / "secret.yaml").symlink_to("/etc/passwd")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Link")
+    origin = Origin(str(repository), "", "esm/hello")
+    with pytest.raises(BlueprintError, match=r"secret\.yaml is not a plain file"), fetched(origin, tmp_path / "own"):
+        pass
+    (folder / "secret.yaml").unlink()
+    (folder / "blueprint.yaml").write_text(BLUEPRINT.replace("needs: [kubeconfig]", "needs: [kubeconfg]"))
+    git(repository, "commit", "--quiet", "--all", "--message=Mistake")
+    with (
+        pytest.raises(BlueprintError, match=r"2 mistakes: blueprint\.yaml:11:13: train needs"),
+        fetched(origin, tmp_path / "own"),
+    ):
+        pass
+
+
+def test_nothing_of_a_repository_is_run(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for hook in ("post-checkout", "reference-transaction", "pre-auto-gc"):
+        path = repository / ".git" / "hooks" / hook
+        path.write_text(f"#!/bin/sh\ntouch {ran}\n")
+        path.chmod(0o755)
+    (repository / ".gitattributes").write_text("* filter=run\n*.yaml export-subst\n")
+    git(repository, "config", "filter.run.smudge", f"touch {ran}")
+    git(repository, "add", ".gitattributes")
+    git(repository, "commit", "--quiet", "--message=Attributes")
+    ran.unlink(missing_ok=True)
+    with fetched(Origin(str(repository), "", "esm/hello"), tmp_path / "own"):
+        pass
+    assert not ran.exists()
+
+
+def test_what_it_may_do_is_said_of_each_stage() -> None:
+    said = effects_of(load_blueprint(shipped_blueprints() / "nemo-gpt3-5b"))
+    joined = "\n".join(said)
+    for part in (
+        "Terraform root common/terraform/cluster",
+        "mpi-operator 0.",
+        "pinned by SHA-256",
+        "with docker",
+        "Secret",
+    ):
+        assert part in joined, joined
+    assert len(set(said)) == len(said)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return config_folder() / "blueprints"
+
+
+def test_added_updated_and_removed(repository: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = f"{repository}//esm/hello"
+    assert main(["blueprints", "add", place, "--yes"]) == 0
+    said = capsys.readouterr().err
+    assert "runs the image busybox:1.36" in said
+    assert "privileged" in said
+    assert "mounts /var/run of its nodes" in said
+    first = read_pins(home)["hello"]
+    assert first.commit == git(repository, "rev-parse", "HEAD")
+    assert main(["blueprints", "list", "-o", "json"]) == 0
+    listed = {each["id"]: each["origin"] for each in json.loads(capsys.readouterr().out)}
+    assert listed["hello"] == f"{place} at {first.commit[:12]}"
+    assert listed["bionemo-esm1nv"] == "shipped"
+
+    (repository / "esm" / "hello" / "train.yaml").write_text(JOB.replace("1.36", "1.37\\e[2J"))
+    git(repository, "commit", "--quiet", "--all", "--message=Two")
+    assert main(["blueprints", "update", "--yes"]) == 0
+    shown = capsys.readouterr()
+    assert "+      containers" in shown.out
+    assert "busybox:1.37" in shown.err
+    assert "\x1b" not in shown.out + shown.err
+    assert read_pins(home)["hello"].commit != first.commit
+    assert main(["blueprints", "update", "hello"]) == 0
+    assert "is as it was" in capsys.readouterr().err
+
+    (home / "hello" / "train.yaml").write_text(JOB)
+    assert main(["blueprints", "update", "hello", "--yes"]) == 1
+    assert "was changed after it was added" in capsys.readouterr().err
+    assert main(["blueprints", "list"]) == 0
+    assert "changed here" in capsys.readouterr().out
+    assert main(["blueprints", "remove", "hello"]) == 1
+    assert main(["blueprints", "remove", "hello", "--yes"]) == 0
+    assert not (home / "hello").exists()
+    assert read_pins(home) == {}
+
+
+def test_a_place_that_is_taken_is_not_written_over(repository: Path, home: Path) -> None:
+    (home / "hello").mkdir(parents=True)
+    assert main(["blueprints", "add", f"{repository}//esm/hello", "--yes"]) == 1
+    assert os.listdir(home / "hello") == []
+    (repository / "esm" / "hello" / "blueprint.yaml").write_text(BLUEPRINT.replace("id: hello", "id: bionemo-esm1nv"))
+    git(repository, "commit", "--quiet", "--all", "--message=Taken")
+    assert main(["blueprints", "add", f"{repository}//esm/hello", "--yes"]) == 1
+
+
+def test_without_a_terminal_nothing_is_added_unasked(repository: Path, home: Path) -> None:
+    assert main(["blueprints", "add", f"{repository}//esm/hello"]) == 2
+    assert not (home / "hello").exists()
+    assert not (home / "blueprints.lock").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "eksml-blueprints-lock/9", "blueprints": {}}'])
+def test_a_lock_file_that_cannot_be_read_is_not_taken_for_none(home: Path, text: str) -> None:
+    home.mkdir(parents=True)
+    (home / "blueprints.lock").write_text(text)
+    with pytest.raises(ConfigError, match=r"blueprints\.lock"):
+        read_pins(home)

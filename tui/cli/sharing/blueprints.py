@@ -1,0 +1,190 @@
+"""`eksml-tui blueprints add`, `update` and `remove`: blueprints of git repositories, pinned in a lock file."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock, format_rfc3339
+from actions.base.errors import BlueprintError, ConfigError, RefusedError, UnknownNameError, UsageError
+from actions.base.files import config_folder, private_directory, read_file, shipped_blueprints
+from actions.base.untrusted import one_line, plain_text
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.copied_files import copied_files
+from actions.blueprint.model import Blueprint
+from actions.blueprint.sharing.effects import effects_of
+from actions.blueprint.sharing.fetching import Fetched, fetched
+from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pins
+from actions.blueprint.source_files import SHARED
+from tui.cli.target import asked
+
+_CHANGED = "changed here"
+
+
+def add_blueprint(options: Namespace) -> int:
+    """Fetch a blueprint, print what it may do, ask, and keep it with its pin; nothing of it is run."""
+    folder = _own_folder()
+    origin = parse_origin(options.origin)
+    with fetched(origin, folder) as found:
+        name = found.blueprint.id
+        _require_free(name, folder)
+        _say(f"{name}: {one_line(found.blueprint.title)}\n{origin} at {found.commit[:12]}\n")
+        _say("When it is launched, it")
+        for line in effects_of(found.blueprint):
+            _say(f"  {one_line(line)}")
+        _require_yes(f"\nAdd {name}?", options, "Nothing was added.")
+        _keep(found, origin, folder)
+    _say(f"Look at it: eksml-tui blueprints show {name}; what a launch would make: eksml-tui plan {name}")
+    return 0
+
+
+def update_blueprints(options: Namespace) -> int:
+    """Fetch blueprints anew, print what differs, ask, and take them; without names all that were added."""
+    folder = _own_folder()
+    pins = read_pins(folder)
+    for name in options.names or sorted(pins):
+        pin = _pin_of(name, pins)
+        _require_unchanged(name, pin, folder)
+        origin = replace(pin.origin, ref=options.ref) if options.ref else pin.origin
+        with fetched(origin, folder) as found:
+            if found.blueprint.id != name:
+                raise BlueprintError(f"{origin} is now {found.blueprint.id}, not {name}.", hint="Add it under that id.")
+            if digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
+                _say(f"{name} is as it was at {pin.commit[:12]}.")
+                continue
+            for line in _difference(folder / name, found.blueprint.folder):
+                sys.stdout.write(f"{plain_text(line.rstrip(chr(10)))}\n")
+            before = set(effects_of(Catalogue([folder]).find(name))) if (folder / name).exists() else set()
+            if new := [line for line in effects_of(found.blueprint) if line not in before]:
+                _say("It now also")
+                for line in new:
+                    _say(f"  {one_line(line)}")
+            _require_yes(
+                f"\nUpdate {name} from {pin.commit[:12]} to {found.commit[:12]}?", options, "Nothing was changed."
+            )
+            _keep(found, origin, folder)
+    return 0
+
+
+def remove_blueprint(options: Namespace) -> int:
+    """Remove a blueprint that was added, and its pin; its runs have copies of their own."""
+    folder = _own_folder()
+    pins = read_pins(folder)
+    pin = _pin_of(options.blueprint, pins)
+    if is_changed(options.blueprint, pin, folder) and not options.yes:
+        raise RefusedError(
+            f"{folder / options.blueprint} was changed after it was added.", hint="Keep a copy, then add --yes."
+        )
+    shutil.rmtree(folder / options.blueprint, ignore_errors=True)
+    write_pins(folder, {name: kept for name, kept in pins.items() if name != options.blueprint})
+    return 0
+
+
+def origin_of(blueprint: Blueprint, pins: dict[str, Pin]) -> str:
+    """Return where a blueprint is from: `shipped`, a folder of the operator's, or the repository with its commit."""
+    if blueprint.folder.is_relative_to(shipped_blueprints()):
+        return "shipped"
+    pin = pins.get(blueprint.id)
+    if pin is None or blueprint.folder.parent != _own_folder():
+        return str(blueprint.folder)
+    suffix = f", {_CHANGED}" if is_changed(blueprint.id, pin, blueprint.folder.parent) else ""
+    return f"{pin.origin} at {pin.commit[:12]}{suffix}"
+
+
+def own_pins() -> dict[str, Pin]:
+    """Return the pins of the operator's own folder of blueprints."""
+    return read_pins(_own_folder())
+
+
+def is_changed(name: str, pin: Pin, folder: Path) -> bool:
+    """Return whether a blueprint's files are not those that were added; of one that is gone, no."""
+    return (folder / name).exists() and digest_of_folder(folder / name) != pin.sha256
+
+
+def _own_folder() -> Path:
+    return config_folder() / "blueprints"
+
+
+def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
+    """Move the files to their place, then pin them. What is killed between the two is added or updated again."""
+    name, fresh = found.blueprint.id, found.blueprint.folder
+    pin = Pin(
+        origin.repository,
+        origin.ref,
+        origin.path,
+        commit=found.commit,
+        sha256=digest_of_folder(fresh),
+        added_at=format_rfc3339(SystemClock().now()),
+    )
+    if (folder / name).exists():
+        (folder / name).rename(fresh.parent / "before")
+    fresh.rename(private_directory(folder) / name)
+    write_pins(folder, read_pins(folder) | {name: pin})
+
+
+def _require_free(name: str, folder: Path) -> None:
+    if name == SHARED:
+        raise ConfigError(f"{name!r} is the folder of what blueprints share.", hint="Its authors have to rename it.")
+    if (shipped_blueprints() / name).exists():
+        raise ConfigError(f"{name} is a blueprint that ships with the program.", hint="Its authors have to rename it.")
+    if (folder / name).exists():
+        hint = f"eksml-tui blueprints update {name}, or remove it first."
+        raise ConfigError(f"{folder / name} is there already.", hint=hint)
+
+
+def _pin_of(name: str, pins: dict[str, Pin]) -> Pin:
+    if name not in pins:
+        known = ", ".join(sorted(pins)) or "none"
+        raise UnknownNameError(f"{name!r} was not added from a repository.", hint=f"Those that were: {known}.")
+    return pins[name]
+
+
+def _require_unchanged(name: str, pin: Pin, folder: Path) -> None:
+    if is_changed(name, pin, folder):
+        raise RefusedError(
+            f"{folder / name} was changed after it was added, and an update would lose that.",
+            hint="Rename the folder and its id to keep it, or remove it with --yes and add it again.",
+        )
+
+
+def _difference(before: Path, after: Path) -> Iterator[str]:
+    """Yield a unified diff of two folders of text."""
+    old, new = (copied_files(folder) if folder.exists() else {} for folder in (before, after))
+    for place in sorted({*old, *new}):
+        texts = [_lines(files.get(place)) for files in (old, new)]
+        if None in texts:
+            if read_file(old[place]) != read_file(new[place]) if place in old and place in new else True:
+                yield f"{place}: not text, and another one\n"
+            continue
+        was, now = (lines or [] for lines in texts)
+        names = (f"a/{place}" if place in old else "/dev/null", f"b/{place}" if place in new else "/dev/null")
+        yield from difflib.unified_diff(was, now, *names)
+
+
+def _lines(path: Path | None) -> list[str] | None:
+    """Return the lines of a file, none of one that is not there, and `None` for what is not text."""
+    if path is None:
+        return []
+    try:
+        return [line if line.endswith("\n") else f"{line}\n" for line in read_file(path).decode().splitlines(True)]
+    except UnicodeDecodeError:
+        return None
+
+
+def _require_yes(question: str, options: Namespace, otherwise: str) -> None:
+    if options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("Without a terminal it cannot be confirmed.", hint="Read the lines above, then add --yes.")
+    if not asked(question):
+        raise RefusedError(otherwise)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
