@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -27,13 +28,14 @@ async def test_every_manifest_is_accepted_as_it_stands(kind: str, tmp_path: Path
     async with (a_real_cluster if kind == "real" else a_cluster)(tmp_path) as kubectl:
         if not kubectl.is_real:
             await _install_operators(kubectl)
-        await _define_pod_monitors(kubectl, tmp_path)
+        await _define(kubectl, tmp_path)
         objects = {file: list(yaml.safe_load_all(file.read_text())) for file in _FILES}
-        own = {file for file, found in objects.items() if any(item["kind"] == "Namespace" for item in found)}
-        for file in own:  # those of operators, which need not be there
-            for item in objects[file]:
-                if item["kind"] == "Namespace":
-                    await kubectl("create", "namespace", item["metadata"]["name"])
+        spaces = {file: {name for item in found if (name := _own_namespace(item))} for file, found in objects.items()}
+        own = {file for file, names in spaces.items() if names}
+        for name in sorted(
+            {name for names in spaces.values() for name in names}
+        ):  # of operators, which need not be there
+            await kubectl("create", "namespace", name)
         for where, files in (((), own), (("-n", "default"), objects.keys() - own)):
             named = [f"--filename={file}" for file in sorted(files)]
             accepted = await kubectl.ok("apply", "--dry-run=server", "--validate=strict", *where, *named)
@@ -46,9 +48,17 @@ async def _install_operators(kubectl: Kubectl) -> None:
     await kubectl.ok("wait", "--for=condition=Established", "crd", "--all", "--timeout=240s")
 
 
-async def _define_pod_monitors(kubectl: Kubectl, folder: Path) -> None:
-    file = folder / "podmonitors.json"
-    (definition,) = recorded_definitions("prometheus-operator-0.93.0-podmonitors")
-    file.write_text(json.dumps(definition))
-    await kubectl.ok("apply", "--server-side", "-f", str(file))
-    await kubectl.ok("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=240s")
+def _own_namespace(item: dict[str, Any]) -> str:
+    """Return the namespace that an object makes or names, else an empty text."""
+    metadata: dict[str, str] = item["metadata"]
+    return metadata["name"] if item["kind"] == "Namespace" else metadata.get("namespace", "")
+
+
+async def _define(kubectl: Kubectl, folder: Path) -> None:
+    """Apply the recorded definitions of what no operator of the cluster brings."""
+    for recording in ("prometheus-operator-0.93.0-podmonitors", "kubeflow-trainer-2.3.0"):
+        for definition in recorded_definitions(recording):
+            file = folder / f"{definition['metadata']['name']}.json"
+            file.write_text(json.dumps(definition))
+            await kubectl.ok("apply", "--server-side", "-f", str(file))
+            await kubectl.ok("wait", "--for=condition=Established", f"crd/{file.stem}", "--timeout=240s")
