@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from actions.base.errors import BlueprintError, ConsoleError, MissingError, ToolError, UnreachableError
+from actions.base.errors import BlueprintError, ConsoleError, MissingError, RefusedError, ToolError, UnreachableError
 from actions.base.files import private_directory
 from actions.base.process import run_tool_now
 from actions.blueprint.catalogue import load_blueprint, validate
@@ -53,6 +53,7 @@ def fetched(origin: Origin, into: Path) -> Iterator[Fetched]:
 
     Raises:
         MissingError: No such repository, ref or folder; or there is no git.
+        RefusedError: It may not be read without logging in.
         UnreachableError: The repository does not answer.
         BlueprintError: There is no blueprint, or it has mistakes: the first, with the others.
     """
@@ -106,6 +107,8 @@ def _refusal(origin: Origin, error: ToolError) -> ConsoleError:
         return UnreachableError(
             f"{origin.repository} does not answer: {last}", hint="Check the network and HTTPS_PROXY."
         )
+    if any(word in error.tail for word in ("Permission denied", "Authentication failed", "could not read Username")):
+        return RefusedError(f"{origin.repository} refuses: {last}", hint="Log in to it; git asks for nothing here.")
     return MissingError(
         f"{origin.repository} cannot be fetched: {last}",
         hint="Check the address, and that `git ls-remote` may read it without asking for a password.",

@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.errors import BlueprintError, ConfigError, MissingError, UsageError
+from actions.base.errors import (
+    BlueprintError,
+    ConfigError,
+    MissingError,
+    RefusedError,
+    ToolError,
+    UnreachableError,
+    UsageError,
+)
 from actions.base.files import config_folder, shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.sharing.effects import effects_of
-from actions.blueprint.sharing.fetching import fetched
+from actions.blueprint.sharing.fetching import _refusal, fetched
 from actions.blueprint.sharing.origins import Origin, digest_of_folder, parse_origin, read_pins
 from tui.cli.main import main
 
@@ -133,6 +141,19 @@ def test_a_repository_without_such_a_ref_folder_or_blueprint_is_named(repository
         with pytest.raises(kind) as caught, fetched(origin, tmp_path / "own"):
             pass
         assert named in str(getattr(caught.value, "sentence", lambda: "")()), origin
+
+
+@pytest.mark.parametrize(
+    ("tail", "kind"),
+    [
+        ("fatal: could not read Username for 'https://host': terminal prompts disabled", RefusedError),
+        ("git@host: Permission denied (publickey).", RefusedError),
+        ("fatal: unable to access 'https://host/': Could not resolve host: host", UnreachableError),
+        ("fatal: '/srv/none' does not appear to be a git repository", MissingError),
+    ],
+)
+def test_a_refusal_a_silence_and_an_absence_are_told_apart(tail: str, kind: type[Exception]) -> None:
+    assert type(_refusal(Origin("https://host/ml"), ToolError(["git"], exit_code=128, tail=tail))) is kind
 
 
 def test_links_and_what_has_mistakes_are_not_taken(repository: Path, tmp_path: Path) -> None:
