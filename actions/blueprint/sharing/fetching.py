@@ -116,7 +116,13 @@ def _refusal(origin: Origin, error: ToolError) -> ConsoleError:
 
 
 def _archive(origin: Origin, repository: Path, commit: str) -> bytes:
+    """Return the files of a folder as a tar, after their sizes were looked at: all of it is in memory."""
     try:
+        entries = _git(repository, "ls-tree", "-r", "-l", "-z", f"{commit}:{origin.path}").split(b"\0")[:-1]
+        sizes = [entry.split(None, 4)[3] for entry in entries]
+        if len(sizes) > _MOST_FILES or sum(int(size) for size in sizes if size.isdigit()) > _MOST_BYTES:
+            limits = f"{_MOST_FILES} files or {_MOST_BYTES >> 20} MiB"
+            raise BlueprintError(f"it has more than {limits}, the limits of a blueprint.", hint="Name its folder.")
         return _git(repository, "archive", "--format=tar", f"{commit}:{origin.path}")
     except ToolError as error:
         raise MissingError(
@@ -128,15 +134,10 @@ def _write_out(archive: bytes, folder: Path) -> None:
     """Write the plain files of an archive into an empty folder.
 
     Raises:
-        BlueprintError: It has a link or a name that leads elsewhere, or more than a blueprint may have.
+        BlueprintError: It has a link, or a name that leads elsewhere.
     """
-    size = 0
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        for number, member in enumerate(tar):
-            size += member.size
-            if number > _MOST_FILES or size > _MOST_BYTES:
-                limits = f"{_MOST_FILES} files or {_MOST_BYTES >> 20} MiB"
-                raise BlueprintError(f"it has more than {limits}, the limits of a blueprint.", hint="Name its folder.")
+        for member in tar:
             place = PurePosixPath(member.name)
             if place.is_absolute() or ".." in place.parts:
                 raise BlueprintError(f"{member.name!r} leads out of the folder.", hint="Ask its authors to mend it.")

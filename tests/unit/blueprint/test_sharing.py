@@ -174,6 +174,15 @@ def test_links_and_what_has_mistakes_are_not_taken(repository: Path, tmp_path: P
         pass
 
 
+def test_what_is_too_large_is_refused_before_it_is_read(repository: Path, tmp_path: Path) -> None:
+    (repository / "esm" / "hello" / "data.bin").write_bytes(bytes(17 << 20))
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Large")
+    origin = Origin(str(repository), "", "esm/hello")
+    with pytest.raises(BlueprintError, match="more than 2000 files or 16 MiB"), fetched(origin, tmp_path / "own"):
+        pass
+
+
 def test_nothing_of_a_repository_is_run(repository: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     for hook in ("post-checkout", "reference-transaction", "pre-auto-gc"):
