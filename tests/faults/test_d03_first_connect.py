@@ -15,7 +15,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, send_request
 from actions.run.state.records import RequestKind
 from actions.run.state.view import NoticeKind, RunState, StageState
-from actions.run.store.access import known_store
+from actions.run.store.access import known_store, note_vouched
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run
@@ -174,6 +174,7 @@ async def test_d03_a_wish_interrupts_the_waiting(tmp_path: Path, sandbox: Runnin
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
         wait_for_waiting(folder)
+        note_vouched(folder)  # or a runner that knows of a store waits for it before any record
         send_request(folder, RequestKind.CANCEL)
         wait_for_run(folder, lambda view: view.stage("work").state is StageState.CANCELLED, "the end of the waiting")
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancellation")

@@ -173,7 +173,7 @@ def test_d21_texts_of_blueprints_and_scripts_hold_no_control(
     for arguments in (
         ["validate", str(folder)],
         ["--blueprints", str(folder.parent), "blueprints"],
-        ["--blueprints", str(folder.parent), "blueprints", "odd"],
+        ["--blueprints", str(folder.parent), "blueprints", "show", "odd"],
         ["--blueprints", str(folder.parent), "plan", "odd"],
         ["--script", str(script), "--script-check"],
     ):

@@ -36,7 +36,7 @@ def nothing_was_begun(program: Program) -> bool:
     [
         (("plan", "bionemo"), ("'bionemo'", "Known blueprints: bionemo-esm1nv")),
         (("plan", "bionemo-esm1nv", "--preset", "quick"), ("'quick'", "short, rehearsal")),
-        (("blueprints", "bionemo"), ("'bionemo'", "bionemo-esm1nv")),
+        (("blueprints", "show", "bionemo"), ("'bionemo'", "bionemo-esm1nv")),
         (("nodes",), ("no kubeconfig", "--demo")),
         (("--kubeconfig", "nowhere", "nodes"), ("nowhere", "does not exist")),
         (("--kubeconfig", "/", "nodes"), ("/", "directory")),
@@ -147,7 +147,7 @@ def test_an_unknown_context_is_refused_before_a_script_plays(program: Program) -
         ("- teardown: {}", ":3:3: ", "confirm"),
         ("- wait: {text: x", ":", "not valid YAML"),
         ("- wait: {text: &a [*a]}", ":3:", "anchors"),
-        ("- " + "[" * 3000, ":3:102: ", "nested more than"),
+        ("- " + "[" * 900, ":3:102: ", "nested more than"),
         ("# " + "x" * (1 << 20), ": ", "limit"),
         ("- open: \xff", ":3: ", "not UTF-8"),
     ],
