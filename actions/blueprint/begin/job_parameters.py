@@ -17,19 +17,19 @@ from actions.base.errors import BlueprintError
 from actions.base.untrusted import is_plain
 from actions.blueprint.begin.job_manifests import (
     DEVICES,
-    at,
     devices_of,
     instance_types_of,
     is_secret,
+    main_container,
     main_role,
     places_of,
     roles_of,
-    target_path,
 )
 from actions.blueprint.model import Derived, Parameter, ParameterType
 from actions.blueprint.parts import FieldTarget, Scalar, Where
 from actions.blueprint.targets import Manifest, argument_text
 from actions.cluster.kinds import KubeKind
+from actions.cluster.pod_roles import at, place_text
 from actions.fleet.node_amounts import GPU
 
 _MOST_ARGUMENTS = 24
@@ -107,7 +107,7 @@ class JobParameters:
             for path, value in places_of(item):
                 is_own = path == ("metadata", "namespace") or (path[-1:] == ("namespace",) and "subjects" in path)
                 if value == here and is_own:
-                    targets.append(replace(named, path=target_path(path)))
+                    targets.append(replace(named, path=place_text(path)))
             if item["kind"] == "Namespace" and item["metadata"]["name"] == here:
                 targets.append(replace(named, path="metadata.name"))
         self.found["namespace"] = Parameter(
@@ -149,7 +149,7 @@ class JobParameters:
 
     def _target(self, path: Where, pattern: str = "", *, arg: str = "") -> FieldTarget:
         kind, name = str(self._job["kind"]), str(self._job["metadata"]["name"])
-        return FieldTarget(file=self._file, kind=kind, name=name, path=target_path(path), format=pattern, arg=arg)
+        return FieldTarget(file=self._file, kind=kind, name=name, path=place_text(path), format=pattern, arg=arg)
 
     def _add(
         self, name: str, default: Scalar, title: str, targets: Sequence[FieldTarget], *, group: str = "",
@@ -176,7 +176,7 @@ class JobParameters:
                 if isinstance(image, str) and image.isprintable():
                     found.setdefault(image, []).append((*path, "image"))
                     names.setdefault(image, str(container.get("name") or role.name))
-        main = self.main.main()[1].get("image")
+        main = main_container(self.main)[1].get("image")
         for image in sorted(found, key=lambda image: image != main):
             targets = [self._target(path) for path in found[image]]
             if image == main:
@@ -197,7 +197,7 @@ class JobParameters:
             self.workers = added if role is self.main else self.workers
 
     def _accelerators(self) -> None:
-        self.devices, amount = next(iter(devices_of(self.main.main()[1]).items()), ("", None))
+        self.devices, amount = next(iter(devices_of(main_container(self.main)[1]).items()), ("", None))
         number = whole_number(amount)
         if number is None:
             return
@@ -229,7 +229,7 @@ class JobParameters:
 
     def _programs(self) -> Iterator[tuple[Where, Mapping[str, Any]]]:
         """Yield the containers that run the program that trains: of a master beside its workers, too."""
-        main, own = self.main.main()
+        main, own = main_container(self.main)
         yield main, own
         for role in self.roles:
             for path, each in role.containers():

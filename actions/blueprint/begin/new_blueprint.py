@@ -20,14 +20,13 @@ from actions.blueprint.begin.job_manifests import (
     DATA_KINDS,
     DEVICES,
     Needed,
-    at,
     instance_types_of,
     job_among,
+    main_container,
     needed_objects,
     placeholders_in,
     places_of,
     secrets_in,
-    target_path,
 )
 from actions.blueprint.begin.job_parameters import JobParameters
 from actions.blueprint.checks import NodesCheck, ObjectCheck, PoolCheck
@@ -56,6 +55,7 @@ from actions.blueprint.stages import (
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import KubeKind
 from actions.cluster.objects.editing import yaml_text
+from actions.cluster.pod_roles import at, place_text
 from actions.fleet.node_amounts import GPU
 
 _LOG = "train.log"
@@ -238,7 +238,7 @@ class _Draft:
         for path, value in places_of(part.value):
             if isinstance(value, str) and redact(value) != value:
                 raise part.document.error(
-                    BlueprintError, f"{target_path(path)} holds a secret, which no blueprint may.", *path,
+                    BlueprintError, f"{place_text(path)} holds a secret, which no blueprint may.", *path,
                     hint="Put it into a Secret of the cluster, and let the pods take it from there.",
                 )  # fmt: skip
 
@@ -390,7 +390,7 @@ class _Draft:
     def _watch(self, metrics: Sequence[str]) -> StageWatch:
         main, spec = self._chosen.main, self._job["spec"]
         pods = f"{self._row.labels_pods}={self._name}" if self._row.labels_pods else f"eksml.dev/stage={_STAGE}"
-        container, devices = str(main.main()[1].get("name") or ""), ""
+        container, devices = str(main_container(main)[1].get("name") or ""), ""
         match self._row.kind:
             case "Deployment":
                 chosen = at(spec, ("selector", "matchLabels")) or {}
