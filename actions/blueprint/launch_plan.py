@@ -65,7 +65,7 @@ def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[st
     if manifest.get("kind") == "Pod":
         yield 1, 1, manifest
         return
-    roles = list(pod_roles(manifest))
+    roles = [role for role in pod_roles(manifest) if role.is_template]
     yield from ((role.total, role.least, role.template) for role in roles)
     for template in templates_of(manifest) if not roles else ():
         yield 1, 1, template

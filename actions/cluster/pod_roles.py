@@ -50,6 +50,11 @@ class PodRole(msgspec.Struct, frozen=True):
         return found
 
     @property
+    def is_template(self) -> bool:
+        """False of Trainer's `trainer`, whose pods are made of another object's template."""
+        return self.path[-1:] != ("trainer",)
+
+    @property
     def is_lead(self) -> bool:
         """True if a job has one such pod."""
         return self.name in _LEADS
@@ -57,9 +62,8 @@ class PodRole(msgspec.Struct, frozen=True):
     def containers(self) -> Iterator[tuple[Place, Mapping[str, Any]]]:
         """Yield the containers with their paths, those that run beside the first one too."""
         for index, container in enumerate(self.spec["containers"]):
-            is_trainer = self.path[-1:] == ("trainer",)
             if isinstance(container, dict):
-                yield self.path if is_trainer else (*self.path, "spec", "containers", index), container
+                yield (*self.path, "spec", "containers", index) if self.is_template else self.path, container
 
 
 def pod_roles(manifest: Mapping[str, Any]) -> Iterator[PodRole]:

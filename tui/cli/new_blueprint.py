@@ -15,6 +15,7 @@ from actions.base.files import config_folder, expanded, private_directory, requi
 from actions.base.untrusted import redact
 from actions.base.yamldoc import read_input
 from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.job_rehearsal import SCRIPT
 from actions.blueprint.begin.new_blueprint import NewBlueprint, Place, begin_blueprint
 from actions.blueprint.catalogue import BLUEPRINT_ID, validate
 from actions.cluster.auth.kubeconfig import parse_context_name
@@ -182,4 +183,4 @@ def _report(folder: Path, new: NewBlueprint, remarks: Sequence[str], options: Na
     yield from new.remarks
     yield from remarks
     more = "" if not options.to else f"--blueprints {folder.parent} "
-    yield f"Next: eksml-tui {more}plan {options.id}; eksml-tui {more}--demo launch {options.id}"
+    yield f"Rehearse it: eksml-tui --demo {more}--script {folder / SCRIPT}"

@@ -45,7 +45,10 @@ _PER_NODE = frozenset({"nproc_per_node", "num_gpus_per_node", "gpus_per_node", "
 _FOLLOWING = _NODES | _RANKS | _PER_NODE
 _PLACING = frozenset({"node_rank", "rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend", "rdzv_id"})
 """Arguments that place a process among the others: no choices of an operator."""
-_TAKEN = ("cluster_name", "region", "install_operator", "namespace")
+_QUEUE = "kueue.x-k8s.io/queue-name"
+UNQUEUED: dict[str, Scalar] = {"queue": "", "suspend": False}
+"""The values with which a job starts where no Kueue is."""
+_TAKEN = ("cluster_name", "region", "install_operator", "stand_ins", "namespace", *UNQUEUED)
 _TYPES = {bool: ParameterType.BOOLEAN, int: ParameterType.INTEGER, float: ParameterType.NUMBER}
 
 
@@ -114,6 +117,27 @@ class JobParameters:
             type=ParameterType.TEXT, title="Namespace", default=here or default, sets=tuple(targets),
             pattern="[a-z0-9]([a-z0-9-]*[a-z0-9])?",
         )  # fmt: skip
+
+    def queue(self, objects: Sequence[tuple[Manifest, str]]) -> None:
+        """Add the queue of Kueue, of all objects with their files, and whether the job waits for it."""
+        here = str((self._job["metadata"].get("labels") or {}).get(_QUEUE, ""))
+        named = [(item, file, path) for item, file in objects if here for path, value in places_of(item)
+                 if path[-1] == _QUEUE and value == here]  # fmt: skip
+        targets = [
+            FieldTarget(file=file, kind=item["kind"], name=item["metadata"]["name"], path=place_text(path))
+            for item, file, path in named
+        ]
+        if targets:
+            self.found["queue"] = Parameter(
+                type=ParameterType.TEXT, title="Queue", default=here, sets=tuple(targets), group="Cluster",
+                help="A LocalQueue of Kueue; empty for none.",
+            )  # fmt: skip
+        path = tuple(self._row.suspended_by.split("."))
+        if at(self._job, path) is True:
+            self.found["suspend"] = Parameter(
+                type=ParameterType.BOOLEAN, title="Suspended until a queue admits it", default=True, group="Cluster",
+                sets=(self._target(path),),
+            )  # fmt: skip
 
     def arguments(self) -> None:
         """Add the arguments of the program that trains, and let those follow that restate other numbers.

@@ -28,7 +28,8 @@ from actions.blueprint.begin.job_manifests import (
     places_of,
     secrets_in,
 )
-from actions.blueprint.begin.job_parameters import JobParameters
+from actions.blueprint.begin.job_parameters import UNQUEUED, JobParameters
+from actions.blueprint.begin.job_rehearsal import SCRIPT, STAND_INS, nodes_of, script_of, stand_ins_of
 from actions.blueprint.checks import NodesCheck, ObjectCheck, PoolCheck
 from actions.blueprint.model import (
     SCHEMA,
@@ -56,11 +57,15 @@ from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import KubeKind
 from actions.cluster.objects.editing import yaml_text
 from actions.cluster.pod_roles import at, place_text
+from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_amounts import GPU
 
 _LOG = "train.log"
+_NO_LOG = "No log is recorded here: eksml-tui logs KIND/NAME --to train.log takes one of a job that runs.\n"
 _BUSY = "90%"
 """The load of accelerators in a rehearsal, which a log does not have."""
+_MOST_SECONDS = 360
+"""Of a rehearsal, which is so much shorter than its log as the embedded cluster is faster."""
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
@@ -73,7 +78,7 @@ _OPERATORS = {
 }
 """The components with the operator of a definition, in the order in which they are installed."""
 _LATEST_MPI = "kubeflow.org/v2beta1"
-_STAGE, _INSTALL = "train", "install_operator"
+_STAGE, _INSTALL, _STANDING_IN = "train", "install_operator", "stand_ins"
 _VOLUMES = "manifests/volumes.yaml"
 
 
@@ -199,6 +204,7 @@ class _Draft:
         self._remarks: list[str] = []
         self._secrets: dict[str, SecretObject] = {}
         self._hidden: dict[str, Parameter] = {}
+        self._stand_ins = ""
         self._needed = needed_objects([part.value for part in parts], self._job)
         kept = [part for part in parts if part.value["kind"] != "Secret"]
         gone = [part.value["metadata"]["name"] for part in parts if part.value["kind"] == "Secret"]
@@ -210,6 +216,7 @@ class _Draft:
         self._parts = [(part, _VOLUMES if part.is_data else self._file) for part in kept]
         self._chosen = JobParameters(self._job, self._row, self._file, tuple(self._hidden))
         self._chosen.namespace([(part.value, file) for part, file in self._parts], place.namespace)
+        self._chosen.queue([(part.value, file) for part, file in self._parts])
         self._chosen.arguments()
         self._remarks += self._chosen.remarks
 
@@ -247,7 +254,10 @@ class _Draft:
         operators = self._operators()
         holdings = self._holdings()
         watch = self._watch(metrics)
-        stages = list(self._stages(operators, holdings, watch, has_log=bool(log)))
+        is_defined = bool(operators) or "." not in self._row.group
+        self._stand_ins = stand_ins_of(self._needed, self._job, None if is_defined else self._row)
+        played = log or _NO_LOG
+        stages = list(self._stages(operators, holdings, watch, lines=played.count("\n")))
         parameters = self._parameters(operators)
         document = {
             "schema": SCHEMA,
@@ -270,15 +280,19 @@ class _Draft:
         files = {FILE_NAME: f"# Begun from {source}. What a stage is expected to take is a guess: correct it.\n{text}"}
         for part, file in self._parts:
             files[file] = files.get(file, "") + part.text
+        if self._stand_ins:
+            files[STAND_INS] = self._stand_ins
+        nodes, odd = nodes_of([part.value for part, _ in self._parts], InstanceTable.load())
+        files[SCRIPT] = script_of(self._id, nodes, metric=metrics[0] if metrics and log and self._row.ends else "")
         files["README.md"] = self._readme(source)
-        if log and self._row.ends:
-            files[_LOG] = log
+        if self._row.ends:
+            files[_LOG] = played
         return NewBlueprint(
             job=self._title(),
             files={name: content.encode() for name, content in files.items()},
             parameters=tuple(parameters),
             needed=tuple(self._needed),
-            remarks=tuple(dict.fromkeys(self._remarks)),
+            remarks=tuple(dict.fromkeys((*self._remarks, *odd))),
             log_pods=watch.logs.pods if watch.logs is not None else "",
         )
 
@@ -300,6 +314,11 @@ class _Draft:
                 type=ParameterType.BOOLEAN, title="Install the operator", default=False, group=cluster,
                 help="For a cluster that lacks it. One that is there is used as it is.",
             )  # fmt: skip
+        if self._stand_ins:
+            found[_STANDING_IN] = Parameter(
+                type=ParameterType.BOOLEAN, title="Stand-ins", default=False, group=cluster,
+                help="For a rehearsal: empty objects in the place of what the job needs and its manifests lack.",
+            )  # fmt: skip
         return found
 
     def _holdings(self) -> dict[str, Holding]:
@@ -314,6 +333,8 @@ class _Draft:
     def _rehearsal(self, operators: Sequence[str], stages: Sequence[str]) -> Preset:
         chosen: dict[str, Scalar] = dict.fromkeys(self._hidden, "")
         chosen |= {_INSTALL: True} if operators else {}
+        chosen |= {_STANDING_IN: True} if self._stand_ins else {}
+        chosen |= {name: value for name, value in UNQUEUED.items() if name in self._chosen.found}
         chosen |= {"namespace": "default"} if self._chosen.found["namespace"].default != "default" else {}
         usual = {"kubeconfig": Expectation(0, 5), "preflight": Expectation(0, 20), _STAGE: Expectation(1, 300)}
         return Preset(
@@ -326,13 +347,18 @@ class _Draft:
         )
 
     def _stages(
-        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch, *, has_log: bool
+        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch, *, lines: int
     ) -> Iterator[dict[str, Any]]:
         yield _stage(KubeconfigStage(id="kubeconfig", title="Access", expect=Expectation(1, 30)))
         needs: tuple[str, ...] = ("kubeconfig",)
         for name in operators:  # the rest of it is in its component
             yield {"id": name, "needs": [*needs], "when": {"parameter": _INSTALL, "is": [True]}, "holds": []}
             needs = (name,)
+        if self._stand_ins:
+            made = ManifestsStage(id="stand-ins", title="Stand-ins", needs=needs, expect=Expectation(1, 60),
+                                  manifests=(STAND_INS,))  # fmt: skip
+            yield _stage(made) | {"when": {"parameter": _STANDING_IN, "is": [True]}}
+            needs = ("stand-ins",)
         if checks := tuple(self._checks()):
             yield _stage(
                 CheckStage(id="preflight", title="Preflight", needs=needs, expect=Expectation(1, 60), checks=checks)
@@ -363,7 +389,8 @@ class _Draft:
         }
         if self._row.ends:
             load = _BUSY if self._chosen.devices else "0%"
-            played = Rehearsal(log=_LOG, load=load) if has_log else None
+            pace = max(5, lines // _MOST_SECONDS)
+            played = Rehearsal(log=_LOG, rate=f"{pace}/s", load=load)
             yield _stage(JobStage(expect=Expectation(300, 7200), target=target, rehearsal=played, **common))
         else:
             yield _stage(ManifestsStage(expect=Expectation(60, 900), ready=(target,), **common))
