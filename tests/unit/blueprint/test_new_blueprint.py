@@ -165,7 +165,6 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
         ("image: example.test/train:1", "image: $IMAGE", "it is a template: $IMAGE has to be filled in first. Export"),
         ("parallelism: 2", "parallelism: many", "spec.parallelism is 'many', which is not a number."),
         ("kind: Job", "kind: Service", "there is no job in it, only Service. It takes one of Job, PyTorchJob"),
-        ("name: small,", "generateName: small-,", "job.yaml:4:1: a Kubernetes object needs metadata.name. Write name"),
         ("--tag=a%b", f"--token=hf_{'a1' * 12}", "holds a secret, which no blueprint may."),
         (
             "{name: PLAIN, value: x}",
