@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -73,13 +74,15 @@ def nodes_of(objects: Sequence[Manifest], table: InstanceTable) -> tuple[dict[st
     return {name: min(count, MOST_ASKED) for name, count in nodes.items()}, odd
 
 
+_GRAVITON = re.compile(r"[a-z]+\d+[a-z]*g")
 _HYPERPOD = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 _CORE = NodeSpace("core", {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}, [], {"pods": 30.0, **_SPARE})
 
 
 def _spaces(table: InstanceTable) -> Iterator[NodeSpace]:
     """Yield an empty node of each type, the smallest first; those of HyperPod last."""
-    ordered = sorted(table, key=lambda one: (one.accelerators, one.vcpu, one.memory_bytes))
+    x86 = (kind for kind in table if not _GRAVITON.match(kind.name))
+    ordered = sorted(x86, key=lambda one: (one.accelerators, one.vcpu, one.memory_bytes))
     for prefix in ("", SAGEMAKER):
         for kind in ordered:
             name = f"{prefix}{kind.name}"
