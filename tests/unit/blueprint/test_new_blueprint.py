@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,14 +19,11 @@ from actions.blueprint.source_files import parse_manifests
 from actions.blueprint.stages import JobStage, LoadTool, ManifestsStage, StageWatch
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, kind_of
-from actions.cluster.pod_roles import pod_roles
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.clientkit.kinds import Document
-from actions.sandbox.controllers.kubeflow.pytorch_objects import replica_pod
-from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS
 
 JOBS_OF_OTHERS = sorted((Path(__file__).parents[2] / "fixtures" / "jobs").glob("*.yaml"))
 
+RECORDINGS = sorted((Path(__file__).parents[2] / "fixtures" / "operators").glob("*/*.jsonl"))
 TABLE = InstanceTable.load()
 SMALL = """\
 # what it is
@@ -304,29 +301,12 @@ def test_pods_that_no_node_of_the_embedded_cluster_takes_are_named() -> None:
         assert f"The embedded cluster has no node for the pods of job: {why}." in new.remarks
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec", "pods"),
-    [
-        ("PyTorchJob", {"pytorchReplicaSpecs": {"Master": "x", "Worker": "x"}}, ["master", "worker"]),
-        ("LeaderWorkerSet", {"leaderWorkerTemplate": {"size": 2, "workerTemplate": "x"}}, ["worker"]),
-        ("Job.batch.volcano.sh", {"tasks": [{"name": "ps", "replicas": 2, "template": "x"}]}, ["ps"]),
-    ],
-)
-def test_pods_have_the_label_that_their_operator_sets(kind: str, spec: Document, pods: list[str]) -> None:
-    """As the sandbox's operators make them, which are compared with recordings of the real ones."""
-    row = kind_of(kind)
-    template = {"spec": {"containers": [{"name": "a", "image": "a"}]}}
-
-    def filled(node: Any, key: str = "") -> Any:
-        if isinstance(node, dict):
-            return {name: filled(value, name) for name, value in node.items()}
-        if isinstance(node, list):
-            return [filled(item) for item in node]
-        return node if node != "x" else template if "emplate" in key else {"template": template}
-
-    metadata = {"name": "mine", "namespace": "default", "uid": "1"}
-    job = {"apiVersion": row.api_version, "kind": row.kind, "metadata": metadata, "spec": filled(spec)}
-    assert [role.name for role in pod_roles(job)] == pods
-    groups = next((groups for groups in REPLICA_GROUPS if groups.name == kind), None)
-    made = list(groups.pods(job)) if groups is not None else [replica_pod(job, "Worker", 0)]
-    assert {pod["metadata"]["labels"][row.labels_pods] for pod in made} == {"mine"}
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_pods_have_the_label_that_their_operator_was_seen_to_set(recording: Path) -> None:
+    lines = [json.loads(line) for line in recording.read_text("utf-8").splitlines()]
+    pods = [line for line in lines if (line["type"], line.get("kind")) == ("ADDED", "Pod")]
+    owned = [(pod["labels"], owner) for pod in pods for owner in pod.get("owners") or ()]
+    rows = [(kind_of(owner["kind"]), labels, owner["name"]) for labels, owner in owned if owner["kind"] != "ReplicaSet"]
+    assert rows or recording.stem == "suspend-from-start"
+    for row, labels, name in rows:
+        assert labels[row.labels_pods] == name

@@ -35,18 +35,19 @@ def test_the_last_line_is_the_command_that_plays_the_rehearsal(
 
 
 @pytest.mark.parametrize(
-    ("words", "source", "blueprint", "log"),
+    ("words", "given"),
     [
-        ("is not an id", str(IMAGENET), "Own", ""),
-        ("is a blueprint of the program", str(IMAGENET), "efa-nccl-tests", ""),
-        ("There is no file pod/a, and no kind of job", "pod/a", "own", ""),
-        ("there is no job in it, only ConfigMap", "config.yaml", "own", ""),
-        ("No metric is in", str(IMAGENET), "own", "empty.log"),
+        ("is not an id", (str(IMAGENET), "Own", "")),
+        ("is a blueprint of the program", (str(IMAGENET), "efa-nccl-tests", "")),
+        ("There is no file pod/a, and no kind of job", ("pod/a", "own", "")),
+        ("there is no job in it, only ConfigMap", ("config.yaml", "own", "")),
+        ("No metric is in", (str(IMAGENET), "own", "empty.log")),
     ],
 )
 def test_after_a_mistake_there_is_no_folder(
-    words: str, source: str, blueprint: str, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, given: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source, blueprint, log = given
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n")
     (tmp_path / "empty.log").write_text("nothing\n")
