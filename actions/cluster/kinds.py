@@ -344,6 +344,13 @@ _OTHERS = (
         is_evidence=True,
     ),
     KubeKind(
+        "trainer.kubeflow.org",
+        "ClusterTrainingRuntime",
+        "clustertrainingruntimes",
+        ("v1alpha1",),
+        is_namespaced=False,
+    ),
+    KubeKind(
         "scheduling.volcano.sh",
         "PodGroup",
         "podgroups",

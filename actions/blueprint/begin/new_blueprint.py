@@ -287,7 +287,6 @@ class _Draft:
             files[STAND_INS] = self._stand_ins
         nodes, odd = nodes_of([part.value for part, _ in self._parts], InstanceTable.load())
         files[SCRIPT] = script_of(self._id, nodes, metric=metrics[0] if metrics and log and self._row.ends else "")
-        files["README.md"] = self._readme(source)
         if self._row.ends:
             files[_LOG] = played
         return NewBlueprint(
@@ -442,14 +441,6 @@ class _Draft:
             devices=devices if self._chosen.devices else "",
             charts=tuple(metrics),
         )
-
-    def _readme(self, source: str) -> str:
-        commands = (f"plan {self._id}", f"--demo launch {self._id}", f"launch {self._id} --existing-cluster")
-        lines = [f"# {self._id}", "", f"{self._title()}, begun from `{source}`.", ""]
-        lines += [*(f"    eksml-tui {command}" for command in commands), ""]
-        if self._needed:
-            lines += ["Has to be there before a launch:", "", *(f"* {each}" for each in self._needed), ""]
-        return "\n".join(lines)
 
 
 def _stage(stage: msgspec.Struct) -> dict[str, Any]:
