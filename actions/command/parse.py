@@ -15,7 +15,6 @@ from actions.base.errors import ParameterError
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
     COMMANDS,
-    OLD_NAMES,
     Call,
     Command,
     command_of,
@@ -132,7 +131,7 @@ def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
     import difflib  # not at the start
 
     word, _, rest = text.strip().partition(" ")
-    if not word or word in ALIASES or word in OLD_NAMES or any(command.id == word for command in COMMANDS):
+    if not word or word in ALIASES or any(command.id == word for command in COMMANDS):
         return parse_line(text)
     if is_kind(word) or not difflib.get_close_matches(word, _words(), n=1, cutoff=_MISSPELT):
         return parse_line(f"objects kind={word} {rest}")

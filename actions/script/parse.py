@@ -24,7 +24,6 @@ from actions.command.arguments import (
 from actions.command.parse import decode, plain
 from actions.command.verbs import (
     COMMANDS,
-    OLD_NAMES,
     Call,
     command_of,
     nearest_hint,
@@ -229,7 +228,7 @@ class _Parser:
         ((verb, raw),) = item.items()
         where = (*path, verb)
         known = (*WORDS, *(command.id for command in COMMANDS))
-        if verb not in known and verb not in OLD_NAMES:
+        if verb not in known:
             raise self._document.error(ScriptError, f"unknown verb {verb!r}.", *where, hint=nearest_hint(verb, known))
         value = self._substitute(raw, where)
         within = value.pop("within", "") if isinstance(value, dict) else ""

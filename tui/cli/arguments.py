@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -59,18 +58,13 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "summary", "artifacts", "allow_write")
 
 
-_OLD_VERBS = {"retry": "resume", "unpause": "resume"}
-"""Earlier names of verbs of `runs`, which scripts may use."""
-
-
 _OF_SEVERAL = ("nodes", "pods", "cost")
 """Commands that ask several clusters, if `--contexts` is on their line: one in the settings is the console's."""
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
-    typed = sys.argv[1:] if argv is None else argv
-    words = [_OLD_VERBS.get(word, word) if before == "runs" else word for before, word in pairwise(["", *typed])]
+    words = sys.argv[1:] if argv is None else argv
     top = parser(words)
     options, unknown = top.parse_known_args(options_first(top, words))
     if unknown:

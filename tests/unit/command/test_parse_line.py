@@ -200,19 +200,6 @@ def test_completion_goes_by_what_an_argument_names_not_by_its_name() -> None:
     assert complete("resume ", choices)[:2] == ("resume a-1", "resume b-2")
 
 
-def test_earlier_names_of_commands_stand_for_the_present_one() -> None:
-    for line, values in (
-        ("retry train", {"stage": "train"}),
-        ("retry", {}),
-        ("retry train run=a-1", {"stage": "train", "run": "a-1"}),
-        ("unpause a-1", {"run": "a-1"}),
-        ("resume a-1", {"run": "a-1"}),
-    ):
-        call = parse_line(line)
-        assert (call.command.id, call.values()) == ("resume", values)
-    assert decode(command_of("retry"), "train") == decode(command_of("resume"), {"stage": "train"})
-
-
 def test_a_wrong_or_missing_theme_is_told_once_and_with_those_that_there_are() -> None:
     with pytest.raises(ParameterError, match=r"^theme: 'nope' is not one of "):
         parse_line("theme nope")
