@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from actions.base.decoding import convert
-from actions.base.errors import ParameterError
+from actions.base.errors import ParameterError, nearest_hint
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
     COMMANDS,
     Call,
     Command,
     command_of,
-    nearest_hint,
 )
 
 ALIASES: Mapping[str, str] = {

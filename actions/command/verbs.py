@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, nearest_hint
 from actions.command.arguments import (
     ApproveArguments,
     Arguments,
@@ -303,14 +303,3 @@ def command_of(identifier: str) -> Command:
     if found is None:
         raise MissingError(f"There is no command {identifier!r}.", hint=nearest_hint(identifier, _BY_ID))
     return found
-
-
-def nearest_hint(word: str, known: object) -> str:
-    """Return `Did you mean …?`, or the list of known names if none is similar."""
-    import difflib
-
-    names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []
-    near = difflib.get_close_matches(word, names, n=3)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
-    return f"Known: {', '.join(names)}." if names else "There is none yet."

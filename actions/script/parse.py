@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from actions.base.decoding import convert
-from actions.base.errors import ConsoleError, InputError, Mistakes, ScriptError
+from actions.base.errors import ConsoleError, InputError, Mistakes, ScriptError, nearest_hint
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
@@ -26,7 +26,6 @@ from actions.command.verbs import (
     COMMANDS,
     Call,
     command_of,
-    nearest_hint,
 )
 from actions.fleet.instance_types import InstanceTable
 from actions.run.state.view import RunState, StageState

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from actions.base.errors import nearest_hint
 from tui.cli.blueprint_options import blueprint_commands
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
@@ -91,11 +92,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _near_options(command: argparse.ArgumentParser, word: str) -> str:
     """Return the options of a command that are written like one that it lacks."""
-    import difflib  # not at the start
-
     known = [name for action in command._actions for name in action.option_strings]  # noqa: SLF001
-    near = difflib.get_close_matches(word.partition("=")[0], known, n=2)
-    return f"; {' or '.join(near)}?" if near and word.startswith("-") else ""
+    return f". {near}" if word.startswith("-") and (near := nearest_hint(word.partition("=")[0], known, "")) else ""
 
 
 def _command_of(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:

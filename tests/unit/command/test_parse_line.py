@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.base.errors import ConsoleError, MissingError, ParameterError
+from actions.base.errors import ConsoleError, MissingError, ParameterError, nearest_hint
 from actions.command.arguments import (
     FilterArguments,
     KindArguments,
@@ -17,7 +17,6 @@ from actions.command.verbs import (
     COMMANDS,
     Danger,
     command_of,
-    nearest_hint,
 )
 
 
