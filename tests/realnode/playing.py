@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from actions.sandbox.clientkit.kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
+    JOB_SETS,
     JOBS,
     MPI_JOBS,
     NAMESPACES,
@@ -39,6 +40,7 @@ from actions.sandbox.clientkit.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    TRAIN_JOBS,
     kind_named,
 )
 from tests.realnode.harness.sources import operator_sources
@@ -49,7 +51,7 @@ from tests.support.polling import until
 
 _FOLLOWED = (
     PODS, SERVICES, CONFIG_MAPS, SECRETS, JOBS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, EVENTS,
-    PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS,
+    PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS, JOB_SETS, TRAIN_JOBS,
 )  # fmt: skip
 _STAYS_SECONDS = 10.0
 """A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
@@ -108,8 +110,11 @@ async def applied(client: ApiClient, manifests: Sequence[Document]) -> AsyncIter
             await _gone(client, one["metadata"]["name"])
 
 
-def all_operators(mirror: Path) -> Sequence[Document]:
-    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them."""
+def operators_by_name(mirror: Path) -> Mapping[str, Sequence[Document]]:
+    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them.
+
+    What one of a blueprint needs stands before it.
+    """
     wanted = {source.name for source in operator_sources()}
     found: dict[str, Sequence[Any]] = {}
     for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
@@ -120,7 +125,7 @@ def all_operators(mirror: Path) -> Sequence[Document]:
                 found[source.name] = stage_manifests(
                     blueprint, stage.id, bind(blueprint, {}), run_id="realnode", outputs={}, mirrors=[mirror]
                 )
-    return [one for name in sorted(found, reverse=True) for one in found[name]]  # Volcano before KubeRay
+    return found
 
 
 async def _ready(client: ApiClient, deployment: Document) -> None:
@@ -155,11 +160,11 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
             for manifest in copy.deepcopy(list(job.manifests)):
                 manifest["metadata"]["namespace"] = namespace
                 await client.create(kind_named(manifest["kind"]), manifest)
-            first = job.manifests[0]
+            last = job.manifests[-1]
             for change in job.changes:
                 await stage.until(change.when, job.name)
-                name = f"{namespace}/{first['metadata']['name']}"
-                await client.patch(kind_named(first["kind"]), name, change.patch)
+                name = f"{namespace}/{last['metadata']['name']}"
+                await client.patch(kind_named(last["kind"]), name, change.patch)
             await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
             return sorted(stage.changes, key=lambda change: change.version)
     finally:
