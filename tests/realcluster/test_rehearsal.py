@@ -26,14 +26,12 @@ every_script = pytest.mark.parametrize("script", SCRIPTS, ids=[script.stem for s
 
 
 @pytest.fixture(scope="module")
-def rehearsals(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
-    dict[Path, Future[Played]]
-]:  # fmt: skip
+def rehearsals(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[Played]]]:
     """All that were asked for, on their way."""
     calls = [item.callspec for item in request.session.items if isinstance(item, pytest.Function)
              and hasattr(item, "callspec")]  # fmt: skip
     wanted = {script for call in calls if isinstance(script := call.params.get("script"), Path)}
-    with playing(wanted, tmp_path_factory.mktemp("rehearsals")) as results:
+    with playing(wanted, Path(real_cluster().homes)) as results:
         yield results
 
 
