@@ -18,6 +18,7 @@ from actions.blueprint.render import stage_manifests
 from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiUnavailableError
 from actions.cluster.objects.client import Discovery, delete, ref_of
 from actions.sandbox.clientkit.cache import Cache, watching
 from actions.sandbox.clientkit.client import ApiClient
@@ -159,7 +160,7 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
                 stage.follow(caches[kind])
             for manifest in copy.deepcopy(list(job.manifests)):
                 manifest["metadata"]["namespace"] = namespace
-                await client.create(kind_named(manifest["kind"]), manifest)
+                await _create(client, manifest)
             last = job.manifests[-1]
             for change in job.changes:
                 await stage.until(change.when, job.name)
@@ -170,6 +171,19 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
     finally:
         await client.delete(NAMESPACES, namespace)
         await _gone(client, namespace)
+
+
+async def _create(client: ApiClient, manifest: Document) -> None:
+    """Create an object once the webhooks that look at it answer: a ready operator's may not be reached yet."""
+
+    async def is_created() -> bool:
+        try:
+            await client.create(kind_named(manifest["kind"]), manifest)
+        except ApiUnavailableError:
+            return False
+        return True
+
+    await until(is_created, f"the {manifest['kind']}", deadline_seconds=_LONGEST_SECONDS)
 
 
 class _Stage:
