@@ -15,9 +15,9 @@ from actions.base.numbers import real
 from actions.base.wording import seconds_in
 from actions.command.verbs import Call
 
-DEFAULT_WITHIN_SECONDS = 15.0
+_DEFAULT_WITHIN_SECONDS = 30.0
 _WITHIN_SECONDS = {
-    "teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0,
+    "teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 120.0, "approve": 1800.0,
     "export": 1800.0, "results": 120.0, "retry": 120.0, "resume": 120.0,
 }  # fmt: skip
 """Commands that end when the run has reached their state: a real teardown takes half an hour."""
@@ -139,7 +139,7 @@ class Script(msgspec.Struct, frozen=True):
 
 def default_within(verb: str) -> float:
     """Return the time limit of a step that has no `within`, in seconds, by its verb."""
-    return _WITHIN_SECONDS.get(verb, DEFAULT_WITHIN_SECONDS)
+    return _WITHIN_SECONDS.get(verb, _DEFAULT_WITHIN_SECONDS)
 
 
 _COMPARISON = re.compile(r"(>=|<=|==|!=|>|<)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")

@@ -182,7 +182,7 @@ def test_a_runner_that_wakes_up_after_the_takeover_changes_nothing(
     wait(lambda: all(one.status for one in puts), "the answers to what it had asked when it ended")
     # A segment that it was about to send when it was stopped lies beside the new ones, which join each other.
     assert all(one.status == 412 or "/output/" in one.path for one in puts), puts
-    assert "was taken over" in runner_log_path(folder).read_text()
+    assert "taken over" in runner_log_path(folder).read_text()
     watched = read_watched(folder)
     assert watched is not None
     assert watched.epoch == 2

@@ -17,6 +17,7 @@ from tests.flow.kubectl import Kubectl, a_cluster, a_real_cluster
 from tests.realcluster.running import KINDS
 from tests.support.definitions import recorded_definitions
 from tests.support.missing import needs
+from tests.support.polling import until
 
 pytestmark = needs("kubectl")
 _MIRROR = ("training-operator/1.8.1", "mpi-operator/0.8.0", "kuberay/1.1.1", "volcano/1.15.1")
@@ -54,6 +55,12 @@ def _own_namespace(item: dict[str, Any]) -> str:
     return metadata["name"] if item["kind"] == "Namespace" else metadata.get("namespace", "")
 
 
+async def _is_established(kubectl: Kubectl, definition: str) -> bool:
+    """`kubectl wait` ends with an error where the API server has not written any condition yet."""
+    done = await kubectl("wait", "--for=condition=Established", f"crd/{definition}", "--timeout=10s")
+    return done.code == 0
+
+
 async def _define(kubectl: Kubectl, folder: Path) -> None:
     """Apply the recorded definitions of what no operator of the cluster brings."""
     for recording in ("prometheus-operator-0.93.0-podmonitors", "kubeflow-trainer-2.3.0"):
@@ -61,4 +68,4 @@ async def _define(kubectl: Kubectl, folder: Path) -> None:
             file = folder / f"{definition['metadata']['name']}.json"
             file.write_text(json.dumps(definition))
             await kubectl.ok("apply", "--server-side", "-f", str(file))
-            await kubectl.ok("wait", "--for=condition=Established", f"crd/{file.stem}", "--timeout=240s")
+            await until(lambda name=file.stem: _is_established(kubectl, name), f"the definition {file.stem}")

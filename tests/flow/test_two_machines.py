@@ -25,7 +25,7 @@ steps:
   - wait: {text: "SHORT.*running +train", within: 2m}
   - press: enter
   - wait: {text: "can only be watched", within: 2m}
-  - expect: {text: "▶ Pre-training"}
+  - wait: {text: "▶ Pre-training", within: 1m}
   - open: {pane: logs, of: train, within: 1m}
   - wait: {text: "Epoch 0", within: 2m}
   - open: {pane: charts, of: train, within: 1m}

@@ -34,6 +34,7 @@ class Seen:
     events: Sequence[Document]
     jobs: Sequence[Document]
     claims: Sequence[Document] = ()
+    quotas: Sequence[Document] = ()
 
     def states(self) -> list[tuple[str, Document]]:
         """Return what the state of each container is, with its details; its last one after it."""

@@ -311,14 +311,12 @@ PLACES = (
     ),
     Failure(
         "quota",
-        [
-            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}},
-            job(),
-        ],
+        [{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}],
         told("FailedCreate", "exceeded quota"),
         "NAMESPACE_QUOTA",
         ["exceeded quota: q"],
         "job/j",
+        begins=(lambda seen: any(quota.get("status") for quota in seen.quotas), make(job())),
     ),
     Failure(
         "pod-security",

@@ -24,11 +24,12 @@ from tests.realnode.running import FOLDER, real_nodes
 from tests.support.applying import apply_all
 from tui.cli import main
 
-_LONGEST_SECONDS = 120.0
+_LONGEST_SECONDS = 240.0
 _LISTED = {
     "pods": "/api/v1/pods",
     "events": "/api/v1/events",
     "jobs": "/apis/batch/v1/jobs",
+    "quotas": "/api/v1/resourcequotas",
 }
 
 

@@ -38,6 +38,8 @@ from actions.run.store.kubernetes import KubernetesStore
 
 SETTLE_SECONDS = 60.0
 """Time for garbage collection, or an API that is down, to catch up."""
+ENDING_SECONDS = 240.0
+"""Time for what the cluster has begun to delete and no finalizer holds: a pod's grace period, and a busy kubelet."""
 ACCOUNT_SETTLE_SECONDS = 60.0
 """Time for the account to catch up: interfaces and endpoints go after what they were made for."""
 _ACCOUNT_LOOK_SECONDS = 3.0
@@ -105,7 +107,7 @@ async def audit_cluster(
     """
     if not context.access.is_possible:
         return AuditReport()
-    deadline = context.clock.monotonic() + SETTLE_SECONDS
+    began = context.clock.monotonic()
     while True:
         try:
             found = await retry_unreachable(
@@ -115,7 +117,8 @@ async def audit_cluster(
             if may_be_gone and isinstance(error, UnreachableError):
                 return AuditReport()
             return AuditReport(unknown=(f"The cluster could not be searched: {error.message}",))
-        if not found.may_settle(kept) or context.clock.monotonic() >= deadline:
+        limit = ENDING_SECONDS if found.only_ends(kept) else SETTLE_SECONDS
+        if not found.may_settle(kept) or context.clock.monotonic() >= began + limit:
             return found.report(kept)
         context.journal.note(found.sentence())
         await context.clock.sleep(_LOOK_SECONDS)
@@ -218,7 +221,7 @@ def removal_of_object(kind: str, group: str, namespace: str, name: str) -> str:
     return f"; remove: kubectl delete {full} {name}{where}"
 
 
-class _Left(msgspec.Struct, frozen=True):
+class Left(msgspec.Struct, frozen=True):
     """The findings of one search. `stages` are by uid, of objects that the journal holds as not deleted."""
 
     judged: tuple[ClassifiedObject, ...]
@@ -227,14 +230,24 @@ class _Left(msgspec.Struct, frozen=True):
 
     def may_settle(self, kept: Set[str]) -> bool:
         """Return whether a later search may find less: objects are being deleted, or an API is down."""
-        going = any(one.standing is not Ownership.FOREIGN and not self._reason(one, kept) for one in self.judged)
-        return going or any(one.may_pass for one in self.unasked)
+        ours = any(one.standing is not Ownership.FOREIGN for one in self._leftovers(kept))
+        return ours or any(one.may_pass for one in self.unasked)
+
+    def only_ends(self, kept: Set[str]) -> bool:
+        """Return whether all that is left is being deleted, and nothing holds it."""
+        left = self._leftovers(kept)
+        return bool(left) and all(one.entry.is_going and not one.entry.finalizers for one in left)
 
     def sentence(self) -> str:
         """Return the reason for another search, in one line."""
         if not self.judged:
             return f"The audit waits for an answer: {self.unasked[0].clause()}."
-        return f"{len(self.judged)} objects are still being deleted: {self.judged[0].entry.describe()}"
+        count = len(self.judged)
+        these = f"{count} objects are" if count > 1 else "An object is"
+        return f"{these} still being deleted: {self.judged[0].entry.describe()}"
+
+    def _leftovers(self, kept: Set[str]) -> list[ClassifiedObject]:
+        return [one for one in self.judged if not self._reason(one, kept)]
 
     def report(self, kept: Set[str]) -> AuditReport:
         """Return the audit of the cluster."""
@@ -250,7 +263,7 @@ class _Left(msgspec.Struct, frozen=True):
         return "kept with its data" if self.stages.get(one.entry.uid, "") in kept else ""
 
 
-async def _left(context: StageContext) -> _Left:
+async def _left(context: StageContext) -> Left:
     """Search for objects with the run's label, and for objects of the inventory that are not recorded as deleted."""
     connection = await context.connect(ONCE)
     known = await fetch_kinds(connection)
@@ -267,7 +280,7 @@ async def _left(context: StageContext) -> _Left:
             entries.setdefault(found.uid, found)
     judge = DeletionGuard(context, connection, inventory_of(context))
     contents = await judge.judged(ObjectListing(tuple(entries.values()), tuple(unasked)))
-    return _Left(contents.judged, contents.unasked, {item.uid: item.stage for item in live if item.uid})
+    return Left(contents.judged, contents.unasked, {item.uid: item.stage for item in live if item.uid})
 
 
 def _may_be_left(item: OwnedObject) -> bool:
@@ -276,7 +289,11 @@ def _may_be_left(item: OwnedObject) -> bool:
 
 def _line(one: ClassifiedObject) -> str:
     name = one.entry.describe()
-    reason = f": {_UNRECORDED}" if one.standing is Ownership.FOREIGN else ""
+    reasons = [_UNRECORDED] if one.standing is Ownership.FOREIGN else []
+    if one.entry.is_going:
+        held = f", held by {', '.join(map(one_line, one.entry.finalizers))}" if one.entry.finalizers else ""
+        reasons.append(f"is being deleted{held}")
+    reason = f": {'; '.join(reasons)}" if reasons else ""
     return f"{name}{reason}{_command(one)}"
 
 
