@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -182,5 +183,5 @@ def _report(folder: Path, new: NewBlueprint, remarks: Sequence[str], options: Na
         yield f"Has to be there, as preflight checks: {', '.join(map(str, new.needed))}."
     yield from new.remarks
     yield from remarks
-    more = "" if not options.to else f"--blueprints {folder.parent} "
-    yield f"Rehearse it: eksml-tui --demo {more}--script {folder / SCRIPT}"
+    more = ["--blueprints", str(folder.parent)] if options.to else []
+    yield f"Rehearse it: {shlex.join(['eksml-tui', '--demo', *more, '--script', str(folder / SCRIPT)])}"
