@@ -79,7 +79,7 @@ def pod_roles(manifest: Mapping[str, Any]) -> Iterator[PodRole]:
             if pods.is_container:
                 container = {"name": "node", **template, "resources": template.get("resourcesPerNode") or {}}
                 template = {"spec": {"containers": [container]}}
-            if isinstance((template.get("spec") or {}).get("containers"), list):
+            if isinstance(at(template, ("spec", "containers")), list):
                 title = pods.role or name.lower() or str(manifest["kind"]).lower()
                 yield _counted(manifest, pods, PodRole(title, path, template))
 
@@ -95,7 +95,7 @@ def _places(node: Any, steps: Sequence[str], path: Place, name: str) -> Iterator
             yield from _places(node.get(steps[0]), steps[1:], (*path, steps[0]), name)
         return
     is_named = isinstance(node, dict)
-    for key, item in node.items() if isinstance(node, dict) else enumerate(node or ()):
+    for key, item in node.items() if is_named else enumerate(node if isinstance(node, list) else ()):
         field = next((field for field in _IN_LIST if isinstance(item, dict) and item.get(field)), "")
         title = key if is_named else item[field] if field else "worker"
         yield from _places(item, steps[1:], (*path, key), str(title))
@@ -108,9 +108,8 @@ def _counted(manifest: Mapping[str, Any], pods: PodsAt, role: PodRole) -> PodRol
     groups = _number(manifest, outer) if pods.groups else None
     values = {(*base, field): _number(manifest, (*base, field)) for field in pods.counts}
     count = next((value for value in values.values() if value is not None), None)
-    each = (1 if count is None else count) - (
-        pods.but_for != "" and at(manifest, tuple(pods.but_for.split("."))) is not None
-    )
+    is_less = pods.but_for != "" and at(manifest, tuple(pods.but_for.split("."))) is not None
+    each = (1 if count is None else count) - is_less
     if groups is not None and (count is None or count <= 1):
         values, count = {outer: groups}, groups  # what makes more of them
     total = each * (1 if groups is None else groups)

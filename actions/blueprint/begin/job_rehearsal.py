@@ -53,7 +53,7 @@ def nodes_of(objects: Sequence[Manifest], table: InstanceTable) -> tuple[dict[st
     odd: list[str] = []
     spaces = list(_spaces(table))
     for role in (role for item in objects for role in pod_roles(item)):
-        pod = {"spec": dict(role.spec)}
+        pod = {"spec": {**role.spec, "containers": [container for _, container in role.containers()]}}
         try:
             wanted = requests_of(pod)
         except ValueError as error:

@@ -177,6 +177,7 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
             "anchors and aliases are not allowed. Write them out",
         ),
         ("# what it is", SMALL + "---", "it has 2 jobs: Job small, Job small. Give each a file, and a blueprint."),
+        ("  template:\n    spec:", "  template:\n    spec: x\n    rest:", "the Job small has no pods with containers"),
         ("      containers:", "      initContainers:", "the Job small has no pods with containers of its own."),
     ],
 )
