@@ -27,7 +27,7 @@ TYPES = {
 }
 """The instance type of the nodes with accelerators, by blueprint."""
 _VOLUMES_OF = {"torchtitan-llama3-8b": "common"}
-"""Whose manifests a blueprint without volumes of its own takes."""
+"""The folder with the volumes of a blueprint that has none of its own."""
 _HEAD = {"instanceType": "mixed-x86", "provisionerType": "Karpenter"}
 """Labels of the node that Karpenter would start for the head of a Ray cluster."""
 _READY = {

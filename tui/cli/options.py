@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actions.base.errors import nearest_hint
 from tui.cli.tables import FORMATS
 from tui.settings import THEMES
 
@@ -190,7 +191,10 @@ def console_options(top: argparse.ArgumentParser) -> None:
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
     top.add_argument(
-        "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="your own prices and discounts (default: prices.csv in the settings folder)",
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")
@@ -238,16 +242,9 @@ def known_words(place: str, word: str, known: Sequence[str]) -> str:
         word: The word that is none.
         known: Those that there are.
     """
-    import difflib  # not at the start
-
-    near = difflib.get_close_matches(word, known, n=3)
-    if near:
-        hint = f"{' or '.join(near)}?"
-    elif place == "COMMAND":
-        hint = _ELSEWHERE.get(word, "")
-    else:
-        hint = f"show {word}?" if "show" in known else ""
-    return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
+    shown = f"Did you mean show {word}?" if "show" in known else ""
+    otherwise = _ELSEWHERE.get(word, "") if place == "COMMAND" else shown
+    return f"there is no {place.lower()} {word!r}. {nearest_hint(word, known, otherwise)}".rstrip()
 
 
 # what argparse calls the types in `invalid … value`
