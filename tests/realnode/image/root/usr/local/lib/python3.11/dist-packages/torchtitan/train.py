@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def _curves(folder: Path) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # slow: for one rank of sixteen that share two cores
+    from torch.utils.tensorboard import SummaryWriter  # slow: for one of the ranks that share a CPU
 
     return SummaryWriter(str(folder / time.strftime("%Y%m%d-%H%M")))
 
