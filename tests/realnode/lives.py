@@ -23,7 +23,7 @@ TYPES = {
     "llama2-trn1-mpi": "trn1.32xlarge",
     "llama2-trn1-ray": "trn1.32xlarge",
     "nemo-gpt3-5b": "p4de.24xlarge",
-    "torchtitan-llama3-8b": "p5.48xlarge",
+    "torchtitan-llama3-8b": "g6e.12xlarge",
 }
 """The instance type of the nodes with accelerators, by blueprint."""
 _VOLUMES_OF = {"torchtitan-llama3-8b": "common"}

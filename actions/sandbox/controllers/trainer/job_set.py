@@ -138,7 +138,7 @@ class JobSetController(Controller):
         is_suspended = bool(job_set["spec"].get("suspend"))
         total = sum(map(replicas_of, job_set["spec"]["replicatedJobs"]))
         if not is_suspended and total == sum(one["ready"] + one["succeeded"] for one in counts.values()):
-            status.set("Restarting", False, *_READY)
+            status.set("RestartingJobSet", False, *_READY)
         if jobs.failed:
             _fail(job_set, jobs.failed, status)
             return None
@@ -175,7 +175,7 @@ class JobSetController(Controller):
                 await self._client.patch(JOBS, key_of(job), {"spec": {"suspend": is_suspended}})
         if is_suspended:
             status.set("Suspended", True, *_SUSPENDED)
-            status.set("Restarting", False, "JobSetSuspended", _SUSPENDED[1])
+            status.set("RestartingJobSet", False, "JobSetSuspended", _SUSPENDED[1])
             return
         if (job_set["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder":
             replicas = {one["name"]: replicas_of(one) for one in job_set["spec"]["replicatedJobs"]}
@@ -275,7 +275,7 @@ def _fail(job_set: Document, failed: Sequence[Document], status: _Status) -> Non
     else:
         message = _with_first(f"applying {action} failure policy action", job)
         reason = f"FailurePolicy_{rule['name']}" if rule else "DefaultFailurePolicy"
-        status.set("Restarting", True, reason, message, is_warning=True)
+        status.set("RestartingJobSet", True, reason, message, is_warning=True)
         status.events.append((f"{action}FailurePolicyAction", message, True))
         status.fields["restarts"] = int(before.get("restarts") or 0) + 1
         if action == "RestartJobSet":
@@ -284,7 +284,7 @@ def _fail(job_set: Document, failed: Sequence[Document], status: _Status) -> Non
 
 def _conclude(status: _Status, reason: str, message: str, first: Document) -> None:
     status.set("Failed", True, reason, _with_first(message, first), is_warning=True)
-    status.set("Restarting", False, "JobSetFailed", "jobset failed")
+    status.set("RestartingJobSet", False, "JobSetFailed", "jobset failed")
     status.fields["terminalState"] = "Failed"
 
 

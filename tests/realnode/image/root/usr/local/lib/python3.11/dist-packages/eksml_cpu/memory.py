@@ -6,7 +6,7 @@ import torch
 
 from eksml_cpu import devices
 
-_TOTAL_MIB = {"g5": 23_028, "p4d": 40_960, "p4de": 81_920, "p5": 81_559, "p5e": 143_771, "p5en": 143_771}
+_TOTAL_MIB = {"g5": 23_028, "g6e": 46_068, "p4d": 40_960, "p4de": 81_920, "p5": 81_559, "p5e": 143_771, "p5en": 143_771}
 _DRIVER_MIB = 512
 
 

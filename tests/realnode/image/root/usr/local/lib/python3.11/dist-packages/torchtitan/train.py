@@ -13,6 +13,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 from eksml_cpu import corpus, transport
@@ -20,7 +21,6 @@ from eksml_cpu.memory import need_gpu_memory
 from eksml_cpu.model import LENGTH, TinyModel, windows
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.tensorboard import SummaryWriter
 
 from torchtitan.lines import RECORD, size_line, step_line
 
@@ -38,13 +38,13 @@ def main() -> None:
     """Train to the last step, from the newest whole checkpoint."""
     given = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=RECORD)
+    _say("torchtitan version: 0.2.2 (0.0.0 means __version__ is not defined correctly).")
+    _say("Starting job: default job")
     torch.set_num_threads(1)
     torch.manual_seed(1234)
     distributed.init_process_group("gloo", timeout=timedelta(minutes=30))
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     steps, batch = int(given["training.steps"]), int(given["training.local_batch_size"])
-    _say("torchtitan version: 0.2.2 (0.0.0 means __version__ is not defined correctly).")
-    _say("Starting job: default job")
     _say("Loading tokenizer from tokenizer.json")
     Path(given["model.hf_assets_path"], "tokenizer.json").read_bytes()
     transport.announce(rank, ranks)
@@ -67,9 +67,7 @@ def main() -> None:
         f"accumulation steps 1, sequence length {given['training.seq_len']}, total steps {steps} (warmup {warmup})"
     )
     _say(f"Training starts at step {done + 1}")
-    curves = (
-        SummaryWriter(str(Path(given["job.dump_folder"], "tb", time.strftime("%Y%m%d-%H%M")))) if rank == 0 else None
-    )
+    curves = _curves(Path(given["job.dump_folder"], "tb")) if rank == 0 else None
     pace = float(os.environ.get("EKSML_STEP_SECONDS") or min(0.5, _WHOLE_SECONDS / steps))
     began, since = time.monotonic(), done
     rows = windows(corpus.mock_tokens(), batch=batch, count=steps - done, seed=1000 * done + rank)
@@ -110,6 +108,12 @@ def main() -> None:
     _say("Training completed")
     distributed.destroy_process_group()
     _say("Process group destroyed")
+
+
+def _curves(folder: Path) -> Any:
+    from torch.utils.tensorboard import SummaryWriter  # slow: for one of the ranks that share a CPU
+
+    return SummaryWriter(str(folder / time.strftime("%Y%m%d-%H%M")))
 
 
 class _Checkpoints:
