@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -186,3 +186,20 @@ class Mistakes:
 
 def _place(error: ConsoleError) -> tuple[int, int]:
     return (error.line, error.column) if isinstance(error, InputError) else (0, 0)
+
+
+def nearest_hint(word: str, known: Collection[str], otherwise: str | None = None) -> str:
+    """Return a hint about a word that is none of those that are known.
+
+    Args:
+        word: As it was written.
+        known: All that it can be.
+        otherwise: The hint if none is written like it, instead of a list of all.
+    """
+    import difflib  # not at the start
+
+    if near := difflib.get_close_matches(word, known, n=3):
+        return f"Did you mean {' or '.join(near)}?"
+    if otherwise is not None:
+        return otherwise
+    return f"Known: {', '.join(sorted(known))}." if known else "There is none yet."

@@ -80,6 +80,15 @@ def is_alive(identity: ProcessIdentity) -> bool:
     return identity_of(identity.pid) == identity
 
 
+def work_of(identity: ProcessIdentity) -> int:
+    """Return the time that a process has used of the processors, in ticks of the kernel; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{identity.pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12]) if int(fields[19]) == identity.start_ticks else 0
+
+
 def is_stopped(identity: ProcessIdentity) -> bool:
     """Return whether it is halted (SIGSTOP, a debugger): it can neither act nor receive signals."""
     return _status_of(identity).get("State", "").startswith(("T", "t"))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.errors import BlueprintError, UnknownNameError
+from actions.base.errors import BlueprintError, UnknownNameError, nearest_hint
 from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document
 from actions.blueprint.checks import AnyCheck
@@ -26,7 +26,7 @@ from actions.blueprint.model import (
     Results,
     SecretObject,
 )
-from actions.blueprint.parts import BlueprintProblem, Name, Where, nearest_name
+from actions.blueprint.parts import BlueprintProblem, Name, Where
 from actions.blueprint.references import access_problems
 from actions.blueprint.source_files import CHECKS, FILE_NAME, read_blueprint
 from actions.blueprint.stages import AnyStage
@@ -134,7 +134,7 @@ def _check_keys(document: Document) -> None:
         raise document.error(BlueprintError, "a blueprint is a mapping.", hint=f"Begin with: schema: {SCHEMA}.")
     for key in value:
         if key not in _KEYS:
-            raise document.error(BlueprintError, f"unknown key {key!r}.", key, hint=nearest_name(key, _KEYS))
+            raise document.error(BlueprintError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _KEYS))
 
 
 def _section(document: Document, key: str, kind: type[T]) -> dict[str, T]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 
-from actions.base.errors import BlueprintError, ParameterError
+from actions.base.errors import BlueprintError, ParameterError, nearest_hint
 from actions.base.names import is_segment
 from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import MOST_SHOWN, Blueprint, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
-from actions.blueprint.parts import BlueprintProblem, FieldTarget, Where, known_names, nearest_name
+from actions.blueprint.parts import BlueprintProblem, FieldTarget, Where
 from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
@@ -123,7 +123,7 @@ def _form(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         yield BlueprintProblem(("form", MOST_SHOWN), message, "Leave the others to their groups.")
     for index, name in enumerate(blueprint.form):
         if name not in blueprint.parameters:
-            hint = nearest_name(name, blueprint.parameters, "Parameters")
+            hint = nearest_hint(name, blueprint.parameters)
             yield BlueprintProblem(("form", index), f"form lists {name!r}, which is not a parameter.", hint)
         elif name in blueprint.form[:index]:
             yield BlueprintProblem(("form", index), f"form lists {name} twice.", "Remove one.")
@@ -176,7 +176,7 @@ def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for operand in operands_of(item):
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(
-                    where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known, operand)
+                    where, f"{name} uses {operand!r}, which is not defined before it.", nearest_hint(operand, known)
                 )
         known.add(name)
 
@@ -195,7 +195,7 @@ def _rules(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for operand in operands:
             if isinstance(operand, str) and operand not in known:
                 yield BlueprintProblem(
-                    where, f"the rule uses {operand!r}, which is not defined.", known_names(known, operand)
+                    where, f"the rule uses {operand!r}, which is not defined.", nearest_hint(operand, known)
                 )
         yield from unknown_references((*where, "message"), rule.message, known)
 
@@ -211,18 +211,18 @@ def _graph(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for position, need in enumerate(stage.needs):
             if need not in ids:
                 message = f"{stage.id} needs {need!r}, which is not a stage."
-                yield BlueprintProblem((*where, "needs", position), message, known_names(ids, need))
+                yield BlueprintProblem((*where, "needs", position), message, nearest_hint(need, ids))
             elif need not in placed:
                 message = f"{stage.id} needs {need}, which does not come before it."
                 yield BlueprintProblem((*where, "needs", position), message, "Move it up, or break the circle.")
         for name in stage.holds:
             if name not in blueprint.holdings:
                 message = f"{stage.id} holds {name!r}, which is not among holdings."
-                yield BlueprintProblem((*where, "holds"), message, known_names(blueprint.holdings, name))
+                yield BlueprintProblem((*where, "holds"), message, nearest_hint(name, blueprint.holdings))
         for name in stage.secrets:
             if name not in blueprint.secrets:
                 message = f"{stage.id} needs the secret {name!r}, which is not among secrets."
-                yield BlueprintProblem((*where, "secrets"), message, known_names(blueprint.secrets, name))
+                yield BlueprintProblem((*where, "secrets"), message, nearest_hint(name, blueprint.secrets))
         placed.add(stage.id)
 
 
@@ -242,7 +242,7 @@ def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             parameter = blueprint.parameters.get(name)
             if parameter is None:
                 message = f"the preset sets {name!r}, which is not a parameter."
-                yield BlueprintProblem((*where, "set", name), message, known_names(blueprint.parameters, name))
+                yield BlueprintProblem((*where, "set", name), message, nearest_hint(name, blueprint.parameters))
                 continue
             try:
                 read_value(name, parameter, value)
@@ -253,7 +253,7 @@ def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
                 stage = stages.get(stage_id)
                 if stage is None or (key == "roots" and not isinstance(stage, TerraformStage)):
                     message = f"the preset names the stage {stage_id!r}, which is not there or has no root."
-                    yield BlueprintProblem((*where, key, stage_id), message, known_names(stages, stage_id))
+                    yield BlueprintProblem((*where, key, stage_id), message, nearest_hint(stage_id, stages))
 
 
 def _roots(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
@@ -279,7 +279,7 @@ def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
             continue
         for name in sorted(set(stage.outputs) - IMAGE_OUTPUTS):
             message = f"{stage.id} reports {name!r}, which is not an output of an image stage."
-            yield BlueprintProblem(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS, name))
+            yield BlueprintProblem(("stages", index, "outputs"), message, nearest_hint(name, IMAGE_OUTPUTS))
         if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
             message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
             yield BlueprintProblem(("stages", index, "context"), message)
@@ -290,7 +290,7 @@ def _capacities(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         if isinstance(stage, CapacityStage):
             for name in sorted(set(stage.outputs) - CAPACITY_OUTPUTS):
                 message = f"{stage.id} reports {name!r}, which is not an output of a capacity stage."
-                yield BlueprintProblem(("stages", index, "outputs"), message, known_names(CAPACITY_OUTPUTS, name))
+                yield BlueprintProblem(("stages", index, "outputs"), message, nearest_hint(name, CAPACITY_OUTPUTS))
 
 
 def _root(
@@ -302,14 +302,14 @@ def _root(
     wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables) | set(stage.values)
     for name in sorted(wired - set(declared)):
         message = f"{stage.id} sets the variable {name!r}, which {root} does not declare."
-        yield BlueprintProblem(where, message, known_names(declared, name))
+        yield BlueprintProblem(where, message, nearest_hint(name, declared))
     for name in sorted(name for name, is_needed in declared.items() if is_needed and name not in answered | wired):
         yield BlueprintProblem(
             where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default."
         )
     for name in sorted(set(stage.outputs) - found.outputs):
         message = f"{stage.id} reports {name!r}, which is not an output of {root}."
-        yield BlueprintProblem(where, message, known_names(found.outputs, name))
+        yield BlueprintProblem(where, message, nearest_hint(name, found.outputs))
 
 
 def _targets(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem]:
@@ -327,7 +327,7 @@ def _targets(blueprint: Blueprint, *, roots: Roots) -> Iterator[BlueprintProblem
             if wire.source not in reported or wire.source.partition(".")[0] not in ancestors_of(blueprint, stage):
                 message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
                 yield BlueprintProblem(
-                    ("stages", index, "sets", position, "from"), message, known_names(reported, wire.source)
+                    ("stages", index, "sets", position, "from"), message, nearest_hint(wire.source, reported)
                 )
 
 
@@ -356,10 +356,12 @@ def _target(
         if not any(_declares(stage, target, roots) for stage in blueprint.stages):
             known = _declared_by(blueprint, roots)
             message = f"no Terraform root declares the variable {target.tfvar!r}."
-            yield BlueprintProblem(where, message, known_names(known, target.tfvar))
+            yield BlueprintProblem(where, message, nearest_hint(target.tfvar, known))
     elif target.file not in files:
         yield BlueprintProblem(
-            (*where, "file"), f"{target.file!r} is not among the manifests of a stage.", known_names(files, target.file)
+            (*where, "file"),
+            f"{target.file!r} is not among the manifests of a stage.",
+            nearest_hint(target.file, files),
         )
     elif (manifests := files[target.file]) is not None:
         try:

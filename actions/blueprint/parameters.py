@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actions.base.errors import Mistakes, ParameterError, UnknownNameError
+from actions.base.errors import Mistakes, ParameterError, UnknownNameError, nearest_hint
 from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.model import Blueprint, Choice, Derived, Lookup, Operand, Parameter, ParameterRule, ParameterType
 from actions.blueprint.parts import REFERENCE, ParameterCondition, Scalar
@@ -221,17 +221,11 @@ def _parameter(blueprint: Blueprint, name: str) -> Parameter:
 
 def _other_names(name: str, blueprint: Blueprint) -> str:
     """Return a hint: the names with this title in the form, or that are written alike; all if they are few."""
-    import difflib  # not at the start
-
     known = list(blueprint.parameters)
     title = " ".join(re.split(r"[\s_-]+", name.casefold()))
     titled = [known for known, one in blueprint.parameters.items() if one.title.casefold() == title]
-    near = titled or difflib.get_close_matches(name, known, n=2)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
-    if len(known) > _NAMES_IN_A_SENTENCE:
-        return f"`eksml-tui blueprints show {blueprint.id}` lists its {len(known)} parameters."
-    return f"Its parameters are: {', '.join(known)}."
+    every = f"`eksml-tui blueprints show {blueprint.id}` lists its {len(known)} parameters."
+    return nearest_hint(titled[0] if titled else name, titled or known, every)
 
 
 def bind(

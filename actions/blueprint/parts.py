@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
@@ -140,17 +138,3 @@ class BlueprintProblem(msgspec.Struct, frozen=True):
     hint: str = ""
     error: BlueprintError | None = None
     """Instead of a message: an error of another file, with its own position."""
-
-
-def known_names(names: Collection[str], wrong: str = "") -> str:
-    """A hint that lists the names, first the one that is most like a wrong one; empty if there are none."""
-    close = difflib.get_close_matches(wrong, names, n=1)
-    nearest = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{nearest}Known: {', '.join(sorted(names))}." if names else ""
-
-
-def nearest_name(name: str, known: Collection[str], heading: str = "Known keys") -> str:
-    """A hint with the known name that is most like `name`, or with all of them."""
-    if close := difflib.get_close_matches(name, known, n=1):
-        return f"Did you mean {close[0]!r}?"
-    return f"{heading}: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."

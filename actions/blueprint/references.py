@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import assert_never
 
-from actions.base.errors import BlueprintError, ParameterError
+from actions.base.errors import BlueprintError, ParameterError, nearest_hint
 from actions.base.names import is_label, is_segment, is_subdomain
 from actions.base.numbers import whole
 from actions.base.yamldoc import Document
@@ -36,7 +36,6 @@ from actions.blueprint.parts import (
     ObjectName,
     ParameterCondition,
     Where,
-    known_names,
 )
 from actions.blueprint.stages import (
     AnyStage,
@@ -141,7 +140,7 @@ def _outputs_of_export(blueprint: Blueprint, export: ExportDestination) -> Itera
     for source, output in OUTPUT_REFERENCE.findall(export.service_account):
         if f"{source}.{output}" not in reported:
             message = f"${{{source}.{output}}} is not reported by a stage."
-            yield BlueprintProblem(where, message, known_names(reported, f"{source}.{output}"))
+            yield BlueprintProblem(where, message, nearest_hint(f"{source}.{output}", reported))
 
 
 def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[BlueprintProblem]:
@@ -149,7 +148,7 @@ def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Blu
     for name in REFERENCE.findall(text):
         if name not in known:
             yield BlueprintProblem(
-                where, f"${{{name}}} is neither a parameter nor a derived value.", known_names(known, name)
+                where, f"${{{name}}} is neither a parameter nor a derived value.", nearest_hint(name, known)
             )
 
 
@@ -232,7 +231,7 @@ def _unknown_outputs(blueprint: Blueprint, stage: AnyStage, where: Where, text: 
     for source, output in OUTPUT_REFERENCE.findall(text):
         if f"{source}.{output}" not in reported:
             message = f"{stage.id} takes ${{{source}.{output}}}, which no stage before it reports."
-            yield BlueprintProblem(where, message, known_names(reported, f"{source}.{output}"))
+            yield BlueprintProblem(where, message, nearest_hint(f"{source}.{output}", reported))
 
 
 def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[BlueprintProblem]:
@@ -256,7 +255,7 @@ def _condition(
     parameter = blueprint.parameters.get(condition.parameter)
     if parameter is None:
         message = f"{who} depends on {condition.parameter!r}, which is not a parameter."
-        yield BlueprintProblem((*where, "parameter"), message, known_names(blueprint.parameters, condition.parameter))
+        yield BlueprintProblem((*where, "parameter"), message, nearest_hint(condition.parameter, blueprint.parameters))
         return
     for value in condition.is_:
         try:
@@ -404,7 +403,7 @@ def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
         for position, name in enumerate(stage.watch.charts):
             if meant := _metric_like(name):
                 message = f"{stage.id} has a chart of {name!r}, which no log has."
-                hint = f"Did you mean {meant!r}? Usual: {', '.join(USUAL_METRICS)}; else the trainer's own names."
+                hint = f"Did you mean {meant}? Usual: {', '.join(USUAL_METRICS)}; else the trainer's own names."
                 yield BlueprintProblem((*where, "charts", position), message, hint)
         if logs is not None:
             yield from _logs((*where, "logs"), stage.id, logs)

@@ -25,11 +25,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actions.base.errors import BlueprintError, FormatError, InputError
+from actions.base.errors import BlueprintError, FormatError, InputError, nearest_hint
 from actions.base.files import shipped_blueprints
 from actions.base.yamldoc import MAX_BYTES, Document, Path_, Position, load_document, load_documents, read_input
 from actions.blueprint.model import MOST_SHOWN, Blueprint
-from actions.blueprint.parts import known_names
 from actions.blueprint.stages import AnyStage, JobStage, TerraformStage
 from actions.terraform.hcl import TerraformBlock, blocks_in, outer_modules, source_of
 
@@ -475,7 +474,7 @@ class MergedDocument(Document):
                 continue
             if not isinstance(known.get(name), dict):
                 message = f"no component that is used has a {_ITEM[section]} {name[:60]!r}."
-                raise self.error(BlueprintError, message, *at, index, hint=known_names(known, name))
+                raise self.error(BlueprintError, message, *at, index, hint=nearest_hint(name, known))
             place = (*at, index)
             document, source = self._origin(place)
             taken = {key: own.get(key), **deepcopy(known[name])}

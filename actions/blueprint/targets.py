@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from actions.base.errors import BlueprintError
-from actions.blueprint.parts import FieldTarget, Scalar, nearest_name
+from actions.base.errors import BlueprintError, nearest_hint
+from actions.blueprint.parts import FieldTarget, Scalar
 
 Manifest = dict[str, Any]
 """A Kubernetes object as plain data."""
@@ -107,7 +107,7 @@ def _way_out(target: FieldTarget, manifest: Manifest) -> str:
     node: Any = manifest
     for step in _steps(target.path):
         if not _has(node, step):
-            return nearest_name(str(step), [*node], "There") if isinstance(node, dict) and isinstance(step, str) else ""
+            return nearest_hint(str(step), [*node]) if isinstance(node, dict) and isinstance(step, str) else ""
         node = node[step]
     return ""
 

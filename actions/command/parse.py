@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 
 from actions.base.decoding import convert
-from actions.base.errors import ParameterError
+from actions.base.errors import ParameterError, nearest_hint
 from actions.command.arguments import Arguments
 from actions.command.verbs import (
     COMMANDS,
-    OLD_NAMES,
     Call,
     Command,
     command_of,
-    nearest_hint,
 )
 
 ALIASES: Mapping[str, str] = {
@@ -132,7 +130,7 @@ def parse_typed(text: str, is_kind: Callable[[str], bool]) -> Call:
     import difflib  # not at the start
 
     word, _, rest = text.strip().partition(" ")
-    if not word or word in ALIASES or word in OLD_NAMES or any(command.id == word for command in COMMANDS):
+    if not word or word in ALIASES or any(command.id == word for command in COMMANDS):
         return parse_line(text)
     if is_kind(word) or not difflib.get_close_matches(word, _words(), n=1, cutoff=_MISSPELT):
         return parse_line(f"objects kind={word} {rest}")

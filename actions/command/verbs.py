@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, nearest_hint
 from actions.command.arguments import (
     ApproveArguments,
     Arguments,
@@ -82,7 +81,6 @@ class Command(msgspec.Struct, frozen=True):
         arguments: The Struct that its arguments are decoded into; the first field is the positional one.
         danger: The confirmation that it requires.
         is_mutation: It may change the cluster or a run; a read-only session refuses it.
-        first: The positional argument, if it is another than the first field.
     """
 
     id: str
@@ -91,11 +89,10 @@ class Command(msgspec.Struct, frozen=True):
     arguments: type[Arguments]
     danger: Danger = Danger.NONE
     is_mutation: bool = False
-    first: str = ""
 
     def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
         """Return the fields of its arguments, the positional one first."""
-        return tuple(sorted(msgspec.structs.fields(self.arguments), key=lambda field: field.name != self.first))
+        return msgspec.structs.fields(self.arguments)
 
     def usage(self) -> str:
         """Return its usage on the `:` line, such as `launch BLUEPRINT [preset=…] [name=value …]`."""
@@ -294,11 +291,6 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 _BY_ID = {command.id: command for command in COMMANDS}
-OLD_NAMES = {
-    "retry": replace(_BY_ID["resume"], first="stage"),
-    "unpause": _BY_ID["resume"],
-}
-"""Commands by earlier ids, which scripts and aliases of operators may use."""
 
 
 def command_of(identifier: str) -> Command:
@@ -307,18 +299,7 @@ def command_of(identifier: str) -> Command:
     Raises:
         MissingError: There is none; the hint names the nearest ones.
     """
-    found = _BY_ID.get(identifier) or OLD_NAMES.get(identifier)
+    found = _BY_ID.get(identifier)
     if found is None:
         raise MissingError(f"There is no command {identifier!r}.", hint=nearest_hint(identifier, _BY_ID))
     return found
-
-
-def nearest_hint(word: str, known: object) -> str:
-    """Return `Did you mean …?`, or the list of known names if none is similar."""
-    import difflib
-
-    names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []
-    near = difflib.get_close_matches(word, names, n=3)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
-    return f"Known: {', '.join(names)}." if names else "There is none yet."

@@ -17,7 +17,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConsoleError, InputError, MissingError
 from actions.base.files import private_directory
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.locate import find_sandbox, sandbox_folder
+from actions.sandbox.locate import find_sandbox, sandbox_folder, take_folder
 from actions.sandbox.model.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
@@ -93,7 +93,8 @@ async def serve(invocation: Invocation) -> None:
     """Serve until a signal comes or the state file is gone; in the background, also until it has been idle for long.
 
     Raises:
-        ConfigError: The folder or the port cannot be used, or a package of the extra `demo` is not installed.
+        ConfigError: The folder or the port cannot be used, another process has the folder, or a package of the extra
+            `demo` is not installed.
         InputError: The scale cannot be read.
     """
     if find_spec("cryptography") is None:
@@ -101,6 +102,8 @@ async def serve(invocation: Invocation) -> None:
             "The embedded cluster needs the package cryptography.",
             hint='Install it: uv tool install "eksml-tui[demo]".',
         )
+    folder = private_directory(invocation.folder)
+    take_folder(folder, invocation.name)
     from actions.sandbox.apiserver.writes.admission import OperatorWebhooks
     from actions.sandbox.aws.application import create_aws_app
     from actions.sandbox.controllers.start import start_controllers
@@ -125,7 +128,6 @@ async def serve(invocation: Invocation) -> None:
         panel=panel,
         store=store_with_hollow_nodes(parse_hollow_count(invocation.scale), clock=clock, region=options.region),
     )
-    folder = private_directory(invocation.folder)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

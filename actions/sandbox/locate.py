@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import ConfigError, UnreachableError
-from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_folder, take_lock
-from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
+from actions.base.files import PRIVATE_FILE, private_directory, read_file, state_folder, take_lock, wait_for_lock
+from actions.base.process import ProcessIdentity, is_alive, kill, own_identity, own_module, spawn_detached, work_of
 from actions.base.proxies import past_proxies
 
-START_SECONDS = 60.0
+SILENCE_SECONDS = 60.0
+"""Without any work, after which a sandbox that starts is given up."""
+START_SECONDS = 600.0
 CREDENTIALS = "aws-credentials"
 PROGRAMS = "bin"
 REGION = "us-west-2"
@@ -25,7 +25,12 @@ _OTHERS_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
+_LOCK, _LOG = "sandbox.lock", "sandbox.log"
+_END_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_IDENTITY_BYTES = 4096
+_JUST_NOW = ProcessIdentity(0, 0, "")
+"""Has taken the lock, and not yet written which process it is."""
 
 
 class ProcessFile(msgspec.Struct, frozen=True):
@@ -115,6 +120,9 @@ def running_sandboxes() -> list[RunningSandbox]:
 def find_or_start(name: str, *, speed: float | None = None, nodes: str = "") -> RunningSandbox:
     """Return the sandbox `name`, started in a session of its own if it does not run.
 
+    A process holds the lock of the sandbox's folder from its first step to its end, so of two that are started at once
+    one serves, and both callers get it. One that has gone silent is ended if this call has started it.
+
     Args:
         name: The sandbox's.
         nodes: Nodes that it has from the beginning, as `TYPE=N,…`.
@@ -122,46 +130,68 @@ def find_or_start(name: str, *, speed: float | None = None, nodes: str = "") -> 
 
     Raises:
         ConfigError: Its folder cannot be made, or it ended at once.
-        UnreachableError: It did not come up in a minute.
+        UnreachableError: It has done nothing for a minute, or did not come up in ten.
     """
-    found = find_sandbox(name)
-    if found:
-        return found
-    folder = private_directory(sandbox_folder(name))
-    deadline = time.monotonic() + START_SECONDS
-    with _starting(folder, deadline):
-        return find_sandbox(name) or _started(name, folder, speed, nodes, deadline)
-
-
-def _started(name: str, folder: Path, speed: float | None, nodes: str, deadline: float) -> RunningSandbox:
-    log = folder / "sandbox.log"
-    argv = own_module("actions.sandbox", "--state", str(folder), "--name", name)
-    argv += ["--nodes", nodes] if nodes else []
-    if speed is not None:
-        argv += ["--speed", f"{speed:g}"]
-    child = spawn_detached(argv, output=log, without_aws=True)
-    while time.monotonic() < deadline:
-        found = find_sandbox(name)
-        if found:
-            return found
-        if not is_alive(child):
-            raise ConfigError(f"The sandbox {name} ended while starting: {_last_line(log)}", hint=f"See {log}.")
+    found, folder, child = find_sandbox(name), sandbox_folder(name), None
+    log = folder / _LOG
+    begun = heard = time.monotonic()
+    work = 0
+    while found is None:
+        now = time.monotonic()
+        holder = _holder(private_directory(folder))
+        if holder is None and (child is None or not is_alive(child)):
+            if child is not None:
+                raise ConfigError(f"The sandbox {name} ended while starting: {_last_line(log)}", hint=f"See {log}.")
+            child = _spawned(name, folder, speed, nodes)
+        before, work = work, sum(work_of(process) for process in {holder, child} if process)
+        heard = now if work != before else heard
+        if now - heard > SILENCE_SECONDS or now - begun > START_SECONDS:
+            if child is not None:
+                kill(child)
+            other = f" End process {holder.pid} to start another." if holder and holder != child else ""
+            raise UnreachableError(
+                f"The sandbox {name} did not start in {now - begun:.0f} s.{other}", hint=f"See {log}."
+            )
         time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
-    raise UnreachableError(f"The sandbox {name} did not start in {START_SECONDS:.0f} s.", hint=f"See {log}.")
+        found = find_sandbox(name)
+    return found
 
 
-@contextmanager
-def _starting(folder: Path, deadline: float) -> Iterator[None]:
-    """Hold the right to start the sandbox of `folder`: of two processes, the second waits for the first one's."""
-    descriptor = os.open(folder / "starting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+def take_folder(folder: Path, name: str) -> int:
+    """Take the lock of a sandbox's folder for this process, and write into it which one that is; its descriptor.
+
+    Raises:
+        ConfigError: Another process starts or serves it, and does not end within seconds.
+    """
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    if not wait_for_lock(descriptor, _END_SECONDS):
+        os.close(descriptor)
+        holder = _holder(folder) or _JUST_NOW
+        hint = "Choose another --name, or end that process."
+        raise ConfigError(f"Process {holder.pid} has the sandbox {name}.", hint=hint)
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(own_identity()), 0)
+    return descriptor
+
+
+def _holder(folder: Path) -> ProcessIdentity | None:
+    """The process that starts, serves or ends the sandbox of a folder; `None` if there is none."""
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        while not take_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise UnreachableError(f"Another process has been starting {folder.name} for a minute.")
-            time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
-        yield
+        if take_lock(descriptor):
+            return None
+        return decode_json(os.pread(descriptor, _IDENTITY_BYTES, 0), ProcessIdentity)
+    except msgspec.DecodeError:
+        return _JUST_NOW
     finally:
         os.close(descriptor)
+
+
+def _spawned(name: str, folder: Path, speed: float | None, nodes: str) -> ProcessIdentity:
+    argv = own_module("actions.sandbox", "--state", str(folder), "--name", name)
+    argv += ["--nodes", nodes] if nodes else []
+    argv += ["--speed", f"{speed:g}"] if speed is not None else []
+    return spawn_detached(argv, output=folder / _LOG, without_aws=True)
 
 
 def _last_line(log: Path) -> str:

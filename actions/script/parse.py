@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from actions.base.decoding import convert
-from actions.base.errors import ConsoleError, InputError, Mistakes, ScriptError
+from actions.base.errors import ConsoleError, InputError, Mistakes, ScriptError, nearest_hint
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
@@ -24,10 +24,8 @@ from actions.command.arguments import (
 from actions.command.parse import decode, plain
 from actions.command.verbs import (
     COMMANDS,
-    OLD_NAMES,
     Call,
     command_of,
-    nearest_hint,
 )
 from actions.fleet.instance_types import InstanceTable
 from actions.run.state.view import RunState, StageState
@@ -229,7 +227,7 @@ class _Parser:
         ((verb, raw),) = item.items()
         where = (*path, verb)
         known = (*WORDS, *(command.id for command in COMMANDS))
-        if verb not in known and verb not in OLD_NAMES:
+        if verb not in known:
             raise self._document.error(ScriptError, f"unknown verb {verb!r}.", *where, hint=nearest_hint(verb, known))
         value = self._substitute(raw, where)
         within = value.pop("within", "") if isinstance(value, dict) else ""

@@ -99,7 +99,7 @@ async def _hits(sandbox: RunningSandbox, *, begin: bool = False) -> int:
 
 
 STEPS = (
-    "launch: bionemo-esm1nv", "teardown: {confirm: bionemo-on-eks}", "cancel", "park", "resume", "retry",
+    "launch: bionemo-esm1nv", "teardown: {confirm: bionemo-on-eks}", "cancel", "park", "resume",
     "approve: {within: 1s}", "pause", "export: {to: s3://bucket/prefix}", "shell: kube-system/coredns",
     "forward: {to: kube-system/coredns:53}",
 )  # fmt: skip

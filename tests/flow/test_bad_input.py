@@ -246,7 +246,7 @@ def edited(program: Program, *changes: tuple[str, str]) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("\ntitle:", "\ntitel:", "Did you mean 'title'?"),
+        ("\ntitle:", "\ntitel:", "Did you mean title?"),
         ("kind: job", "kind: jop", "jop"),
         (
             "{file: manifests/pretrain.yaml, kind: PyTorchJob",

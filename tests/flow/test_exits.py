@@ -47,16 +47,15 @@ def test_a_finished_run_refuses_a_second_launch_in_its_place_and_a_resume(progra
     assert "Nothing is left to do" in resumed.stderr
 
 
-def test_a_parked_run_that_has_finished_buys_nothing_by_any_of_the_three_names(program: Program) -> None:
+def test_a_parked_run_that_has_finished_buys_nothing(program: Program) -> None:
     folder = newest(program)
     assert program.command("--demo", "runs", "park", "latest").returncode == 0
     is_now(folder, RunState.PARKED)
     before = [stage.attempt for stage in load_run(folder).stages]
-    for verb in ("resume", "retry", "unpause"):
-        done = program.command("--demo", "runs", verb, "latest")
-        assert done.returncode == 1
-        assert "would only make" in done.stderr
-        assert f"eksml-tui runs teardown {folder.name}" in done.stderr
+    done = program.command("--demo", "runs", "resume", "latest")
+    assert done.returncode == 1
+    assert "would only make" in done.stderr
+    assert f"eksml-tui runs teardown {folder.name}" in done.stderr
     assert load_run(folder).state is RunState.PARKED
     assert [stage.attempt for stage in load_run(folder).stages] == before
 

@@ -53,7 +53,7 @@ def test_a_budget_that_is_spent_parks_the_run_and_the_record_has_the_value(progr
 
 def test_a_resumed_run_is_warned_of_and_parks_again_without_new_limits(program: Program) -> None:
     (folder,) = program.run_folders()
-    done = program.command("--demo", "runs", "retry", "latest")
+    done = program.command("--demo", "runs", "resume", "latest")
     assert done.returncode == 0, done.stderr
     assert "unless it gets another one" in done.stdout
     wait(lambda: len(view(folder).limits_reached) == 2, "the second time", deadline_seconds=LONGEST_SECONDS)
@@ -63,7 +63,7 @@ def test_a_resumed_run_is_warned_of_and_parks_again_without_new_limits(program: 
 def test_with_new_limits_it_succeeds_and_is_watched_also_by_the_next_runner(program: Program) -> None:
     (folder,) = program.run_folders()
     assert "budget $100.00" in said(program, "--demo", "runs", "limit", "latest", "--budget", "100")
-    said(program, "--demo", "runs", "retry", "latest")
+    said(program, "--demo", "runs", "resume", "latest")
     wait(lambda: view(folder).state is RunState.SUCCEEDED, "its success", deadline_seconds=LONGEST_SECONDS)
     runner = program.runner(folder)
     assert runner is not None, "it holds nodes, and somebody has to look"

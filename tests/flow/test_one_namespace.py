@@ -200,8 +200,8 @@ def test_the_doctor_passes_and_asks_for_rights_of_the_launch_s_own_kinds_alone(a
     done = alone.do("doctor", "short", "--existing-cluster", "-o", "json")
     lines = lines_of(done.stdout)
     assert done.returncode == 0, done.stdout
-    assert lines["rights to launch"]["detail"] == f"All 5 rights in {alone.namespace}."
-    assert lines["rights to tear down"]["detail"] == f"All 1 rights in {alone.namespace}."
+    assert lines["rights to launch"]["detail"] == f"Granted: 5 rights in {alone.namespace}."
+    assert lines["rights to tear down"]["detail"] == f"Granted: 1 right in {alone.namespace}."
     assert {name for name, one in lines.items() if one["result"] == "unknown"} == {"room for the pods"}
     planned = json.loads(alone.do("plan", "short", "--existing-cluster", "-o", "json").stdout)
     assert [one["check"] for one in planned["checks"] if one["result"] == "fail"] == []

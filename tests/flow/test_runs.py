@@ -195,7 +195,7 @@ def kubectl(program: Program, *arguments: str) -> str:
 
 def test_a_wish_that_does_not_fit_is_refused_and_leaves_no_trace(program: Program) -> None:
     before = {**shown(program), "spent": None}  # which grows
-    for arguments in (("cancel", "latest"), ("retry", "latest"), ("approve", "latest"), ("teardown", "latest")):
+    for arguments in (("cancel", "latest"), ("resume", "latest"), ("approve", "latest"), ("teardown", "latest")):
         done = program.command("runs", *arguments)
         assert done.returncode == 1, arguments
         assert len(done.stderr.splitlines()) == 1

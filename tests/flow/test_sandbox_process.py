@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import stat
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from actions.base.process import own_module
-from actions.sandbox.locate import ProcessFile
+from actions.base.errors import UnreachableError
+from actions.base.process import ProcessIdentity, kill, own_module, spawn_detached, wait_for_end
+from actions.sandbox import locate
+from actions.sandbox.locate import ProcessFile, find_or_start, find_sandbox
 from tests.support.sandboxes import http_of
 
 
@@ -85,3 +89,70 @@ async def test_a_browser_of_another_site_is_refused(tmp_path: Path) -> None:
                         assert "programs on this machine" in await answer.text()
         child.terminate()
         await child.wait()
+
+
+_SLOW = """
+import runpy, sys, time
+from actions.sandbox import server
+made = server.make_certificate
+def slowly(*arguments):
+    end = time.process_time() + 4
+    while time.process_time() < end:
+        pass
+    return made(*arguments)
+server.make_certificate = slowly
+runpy.run_module("actions.sandbox", run_name="__main__", alter_sys=True)
+"""
+_START = f"""
+import sys
+from actions.sandbox import locate
+locate.SILENCE_SECONDS = 2.0
+if sys.argv[1] == "slowly":
+    locate.own_module = lambda module, *words: [sys.executable, "-P", "-c", {_SLOW!r}, *words]
+found = locate.find_or_start("twice")
+print(found.process.pid, found.credentials.read_text())
+"""
+
+
+async def test_two_that_start_it_at_once_get_one_however_slow_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with asyncio.timeout(240):
+        callers = [
+            await asyncio.create_subprocess_exec(sys.executable, "-c", _START, how, stdout=asyncio.subprocess.PIPE)
+            for how in ("slowly", "slowly")
+        ]
+        first, second = [(await caller.communicate())[0].decode() for caller in callers]
+    running = find_sandbox("twice")
+    assert running is not None
+    try:
+        assert first == second == f"{running.process.pid} {running.credentials.read_text()}\n"
+    finally:
+        kill(running.process.identity())
+
+
+def test_one_that_does_nothing_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(locate, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(locate, "own_module", lambda *_: ["sleep", "600"])
+    children: list[ProcessIdentity] = []
+
+    def spawn(argv: Sequence[str], *, output: Path, without_aws: bool) -> ProcessIdentity:
+        children.append(spawn_detached(argv, output=output, without_aws=without_aws))
+        return children[-1]
+
+    monkeypatch.setattr(locate, "spawn_detached", spawn)
+    with pytest.raises(UnreachableError, match="did not start"):
+        find_or_start("silent")
+    assert wait_for_end(children[0], seconds=60)
+
+
+async def test_a_folder_that_another_process_has_is_refused_by_its_number(tmp_path: Path) -> None:
+    async with a_process(tmp_path) as first:
+        await process_file(tmp_path)
+        async with a_process(tmp_path, "--foreground") as second:
+            _, err = await second.communicate()
+        assert (second.returncode, f"Process {first.pid} has the sandbox demo." in err.decode()) == (1, True)
+        first.terminate()
+        await first.wait()

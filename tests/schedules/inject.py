@@ -40,7 +40,7 @@ _SANDBOX: Mapping[FaultKind, Mapping[str, Any]] = {
 }
 _VERBS: Mapping[FaultKind, tuple[str, ...]] = {
     FaultKind.CANCEL: ("cancel",),
-    FaultKind.RETRY: ("retry",),
+    FaultKind.RETRY: ("resume",),
     FaultKind.PARK: ("park",),
     FaultKind.APPROVE: ("approve",),
     FaultKind.RESUME: ("resume",),

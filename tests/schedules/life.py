@@ -320,7 +320,7 @@ class Life:
         if view.state is RunState.TORN_DOWN:
             self._command("teardown", "--confirm", "bionemo-on-eks")
         else:
-            self._command("retry")
+            self._command("resume", "--yes")
 
     def _answer_for_terraform(self, view: RunView) -> None:
         """Look into the world for what Terraform may have made, and say what is there and what is not."""

@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from actions.base.errors import nearest_hint
 from tui.cli.blueprint_options import blueprint_commands
 from tui.cli.examples import epilog_of
 from tui.cli.options import (
@@ -59,18 +59,13 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a tear
 _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "summary", "artifacts", "allow_write")
 
 
-_OLD_VERBS = {"retry": "resume", "unpause": "resume"}
-"""Earlier names of verbs of `runs`, which scripts may use."""
-
-
 _OF_SEVERAL = ("nodes", "pods", "cost")
 """Commands that ask several clusters, if `--contexts` is on their line: one in the settings is the console's."""
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 if it is wrong."""
-    typed = sys.argv[1:] if argv is None else argv
-    words = [_OLD_VERBS.get(word, word) if before == "runs" else word for before, word in pairwise(["", *typed])]
+    words = sys.argv[1:] if argv is None else argv
     top = parser(words)
     options, unknown = top.parse_known_args(options_first(top, words))
     if unknown:
@@ -97,11 +92,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def _near_options(command: argparse.ArgumentParser, word: str) -> str:
     """Return the options of a command that are written like one that it lacks."""
-    import difflib  # not at the start
-
     known = [name for action in command._actions for name in action.option_strings]  # noqa: SLF001
-    near = difflib.get_close_matches(word.partition("=")[0], known, n=2)
-    return f"; {' or '.join(near)}?" if near and word.startswith("-") else ""
+    return f". {near}" if word.startswith("-") and (near := nearest_hint(word.partition("=")[0], known, "")) else ""
 
 
 def _command_of(top: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:

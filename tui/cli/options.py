@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actions.base.errors import nearest_hint
 from tui.cli.tables import FORMATS
 from tui.settings import THEMES
 
@@ -241,16 +242,9 @@ def known_words(place: str, word: str, known: Sequence[str]) -> str:
         word: The word that is none.
         known: Those that there are.
     """
-    import difflib  # not at the start
-
-    near = difflib.get_close_matches(word, known, n=3)
-    if near:
-        hint = f"{' or '.join(near)}?"
-    elif place == "COMMAND":
-        hint = _ELSEWHERE.get(word, "")
-    else:
-        hint = f"show {word}?" if "show" in known else ""
-    return f"there is no {place.lower()} {word!r}" + (f"; {hint}" if hint else "")
+    shown = f"Did you mean show {word}?" if "show" in known else ""
+    otherwise = _ELSEWHERE.get(word, "") if place == "COMMAND" else shown
+    return f"there is no {place.lower()} {word!r}. {nearest_hint(word, known, otherwise)}".rstrip()
 
 
 # what argparse calls the types in `invalid … value`

@@ -7,7 +7,15 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence, Set
 
-from actions.base.errors import ConfigError, ConsoleError, MissingError, ParameterError, RefusedError, ToolError
+from actions.base.errors import (
+    ConfigError,
+    ConsoleError,
+    MissingError,
+    ParameterError,
+    RefusedError,
+    ToolError,
+    nearest_hint,
+)
 from actions.base.executors import in_thread
 from actions.base.files import expanded
 from actions.base.process import stream_tool
@@ -15,7 +23,6 @@ from actions.base.untrusted import one_line
 from actions.base.wording import folded
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.command import arguments as args
-from actions.command.verbs import nearest_hint
 from tui.commands.app_actions import AppActions, Handler
 from tui.commands.targets import cluster_meant, place_of_changes
 from tui.feeds.cluster import ClusterFeed

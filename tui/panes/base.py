@@ -13,8 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from actions.base.errors import MissingError, RefusedError
-from actions.command.verbs import nearest_hint
+from actions.base.errors import MissingError, RefusedError, nearest_hint
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.clusters import cluster_names

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, get_args
 
 from textual.geometry import Size
 
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import MissingError, RefusedError, nearest_hint
 from actions.base.executors import NamedExecutor
 from actions.command.arguments import (
     LayoutName,
     PaneName,
 )
-from actions.command.verbs import nearest_hint
 from tui.defects import shown
 from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState

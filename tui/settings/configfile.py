@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from actions.base.errors import ConsoleError, InputError, Mistakes
+from actions.base.errors import ConsoleError, InputError, Mistakes, nearest_hint
 from actions.base.files import expanded
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.verbs import (
     COMMANDS,
-    nearest_hint,
 )
 from actions.run.alarms.ways import hours_of
 from tui.settings.config import SETTINGS, ConfigFile, Setting, SettingForm, config_path

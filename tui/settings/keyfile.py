@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from actions.base.errors import ConsoleError, InputError, Mistakes
+from actions.base.errors import ConsoleError, InputError, Mistakes, nearest_hint
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
-from actions.command.verbs import nearest_hint
 from actions.script.model import is_key
 from tui.settings.keymap import NO_CHANGES, Keymap, keymap_path
 from tui.settings.keys import KEYS, Key, KeyContext

@@ -14,10 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actions.base.errors import InputError, Mistakes
+from actions.base.errors import InputError, Mistakes, nearest_hint
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.cluster.kinds import KINDS, KubeKind, find_word
-from actions.command.verbs import nearest_hint
 from tui.settings.keymap import ConsolePlugin, Keymap, PluginInput
 from tui.settings.keys import KEYS, MOVEMENT, KeyContext
 

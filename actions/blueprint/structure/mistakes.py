@@ -8,7 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from actions.base.decoding import convert
-from actions.blueprint.parts import Expectation, Where, nearest_name
+from actions.base.errors import nearest_hint
+from actions.blueprint.parts import Expectation, Where
 from actions.blueprint.structure.schema import allowed_at, keys_at, type_at, value_type, words_of
 
 _UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
@@ -63,7 +64,7 @@ def mistake_in(value: Any, kind: Any, error: msgspec.ValidationError) -> ModelMi
     """Return in words why a value is not of a kind."""
     where, kind, value, text = _place(value, kind, error)
     if (unknown := _UNKNOWN_KEY.search(text)) is not None:
-        hint = nearest_name(unknown[1], keys_at(kind, value, ()))
+        hint = nearest_hint(unknown[1], keys_at(kind, value, ()))
         return ModelMistake(where, "", hint, unknown=unknown[1])
     if (missing := _MISSING_KEY.search(text)) is not None:
         name = missing[1]
@@ -73,9 +74,8 @@ def mistake_in(value: Any, kind: Any, error: msgspec.ValidationError) -> ModelMi
         return ModelMistake(where, f" needs the key {name!r}.", f"Add {name}: {words}.", missing=name)
     allowed = allowed_at(kind, value, ())
     if allowed and (text.startswith("Invalid") or isinstance(value, str)):
-        near = nearest_name(str(value), allowed)
         listed = f" is {shown(value)}, not one of {', '.join(allowed)}."
-        return ModelMistake(where, listed, near if near.startswith("Did") else "")
+        return ModelMistake(where, listed, nearest_hint(str(value), allowed, ""))
     if (form := _FORM.search(text)) is not None and isinstance(value, str):
         hint = next((hint for part, hint in _FORMS.items() if part in form[1]), "Correct it.")
         return ModelMistake(where, f" is {shown(value)}, which does not have the form {form[1]}.", hint)

@@ -8,13 +8,12 @@ discovery, as kubectl's priority mapper does.
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from actions.base.decoding import decode_json
-from actions.base.errors import FormatError, MissingError
+from actions.base.errors import FormatError, MissingError, nearest_hint
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.kinds import KINDS
@@ -24,8 +23,6 @@ _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
-_NEAREST = 3
-_ALIKE = 0.75
 """Likeness, from 0 to 1, from which a word may have been meant for another."""
 
 
@@ -105,8 +102,7 @@ class KindCatalogue:
         """
         found = self._by_name.get(word.lower()) or self._by_version(word.lower())
         if found is None:
-            near = difflib.get_close_matches(word.lower(), self.words(), n=_NEAREST, cutoff=_ALIKE)
-            hint = f"Did you mean {' or '.join(near)}?" if near else ":kinds lists those that there are."
+            hint = nearest_hint(word.lower(), self.words(), ":kinds lists those that there are.")
             raise MissingError(f"The cluster serves no kind {one_line(word)!r}.", hint=hint)
         return found
 

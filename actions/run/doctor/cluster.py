@@ -11,7 +11,7 @@ import msgspec
 
 from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.files import asset
-from actions.base.wording import listed
+from actions.base.wording import counted, listed
 from actions.base.yamldoc import load_documents, read_input
 from actions.blueprint.checks import NodesCheck, VersionCheck
 from actions.blueprint.render import RUN_LABEL
@@ -247,7 +247,8 @@ async def check_launch_rights(
     if unasked:
         return unknown(f"The cluster answers no access review: {unasked} rights are not known.")
     places = [name or "the whole cluster" for name in asked]
-    have = f"All {sum(map(len, asked.values()))} rights in {listed(places, _SHOWN)}." if places else "None needed."
+    count = sum(map(len, asked.values()))
+    have = f"Granted: {counted(count, 'right')} in {listed(places, _SHOWN)}." if places else "None needed."
     if needed.out_of_reach and not is_teardown:
         rights, names = zip(*needed.out_of_reach, strict=True)
         unread = listed([f"{right.kind} {name}" for right, name in needed.out_of_reach], _SHOWN)

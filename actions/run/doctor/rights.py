@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from actions.base.wording import listed
+from actions.base.wording import counted, listed
 from actions.blueprint.stages import ImageStage
 from actions.cloud.rights import PolicySimulation, fetch_principal, simulate
 from actions.run.checks.external import aws_session
@@ -90,4 +90,4 @@ def simulation_observation(found: PolicySimulation, principal: str) -> Observati
     later = f" Not asked, as names are not known yet: {listed(found.unasked, _SHOWN)}." if found.unasked else ""
     if not found.asked:
         return unknown(f"None of its rights can be simulated.{later}")
-    return passed(f"All {found.asked} rights of {whose}, as IAM simulates them.{later}")
+    return passed(f"Granted to {whose}, as IAM simulates: {counted(found.asked, 'right')}.{later}")

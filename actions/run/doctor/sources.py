@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from actions.base.errors import AccessError, ConsoleError, MissingError
-from actions.base.wording import listed
+from actions.base.wording import counted, listed
 from actions.blueprint.mirror import CopyState, copy_of, key_of, mirror_command
 from actions.blueprint.operators import address_of, mirror_folder, needed_operators
 from actions.blueprint.parts import OUTPUT_REFERENCE
@@ -68,7 +68,7 @@ async def check_modules(launch: PlannedLaunch) -> Observation:
     except ConsoleError as error:
         return failed(error.message)
     if not missing:
-        return passed(f"All {len(needed_modules(launch.blueprint, launch.binding))} are here.")
+        return passed(f"Here: {counted(len(needed_modules(launch.blueprint, launch.binding)), 'module')}.")
     found = await asyncio.gather(*(check_address(release.url) for release in missing))
     for release, answer in zip(missing, found, strict=True):
         if answer.result is not CheckResult.PASSED:

@@ -214,7 +214,7 @@ class CheckHandler:
             findings = tuple(done[index] for index in range(len(self._checks)))
             required = self._missing(done)
             if not required:
-                return Performed(_summary(findings), findings=findings)
+                return Performed(summary_of(findings), findings=findings)
             if self._context.clock.monotonic() >= deadline:
                 worst = required[0]
                 raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=worst.fix)
@@ -260,7 +260,13 @@ class CheckHandler:
         return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
 
-def _summary(findings: tuple[StageFinding, ...]) -> str:
+def summary_of(findings: tuple[StageFinding, ...]) -> str:
+    """Return how many have passed, which have failed, and which are not known, with why."""
     passed = sum(finding.result is CheckResult.PASSED for finding in findings)
-    others = [finding.subject for finding in findings if finding.result is not CheckResult.PASSED]
-    return f"{passed} of {len(findings)} checks passed" + (f"; not: {', '.join(others)}." if others else ".")
+    clauses = [f"{passed} of {len(findings)} checks passed"]
+    if without := [finding.subject for finding in findings if finding.result is CheckResult.FAILED]:
+        clauses.append(f"failed: {', '.join(without)}")
+    if unsure := [finding for finding in findings if finding.result is CheckResult.UNKNOWN]:
+        reasons = [f"{one.subject} ({one.detail.rstrip('.')})" for one in unsure]
+        clauses.append(f"not known: {', '.join(reasons)}")
+    return f"{'; '.join(clauses)}."

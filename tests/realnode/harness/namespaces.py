@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NEEDED = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "ip", "nsenter", "unshare", "setpriv")
@@ -87,10 +87,20 @@ def _own_folder() -> Iterator[Path]:
 
 
 def _reserve_huge_pages(folder: Path) -> None:
-    """Pods of trainers ask for them; how many there were before is kept in the folder, to be set again."""
-    before = _HUGE_PAGES.read_text(encoding="ascii")
+    """Pods of trainers ask for them; how many there were before all clusters is kept in the folder, to be set again."""
+    others = _huge_pages_before(folder.parent)
+    before = others[0] if others else _HUGE_PAGES.read_text(encoding="ascii")
     (folder / "huge-pages").write_text(before, encoding="ascii")
     _HUGE_PAGES.write_text(str(max(int(before), HUGE_PAGES)), encoding="ascii")
+
+
+def _huge_pages_before(parent: Path) -> list[str]:
+    """Return how many there were before the clusters that have not been removed."""
+    found = []
+    for file in parent.glob(f"{_PREFIX}*/huge-pages"):
+        with suppress(OSError):  # removed by now
+            found.append(file.read_text(encoding="ascii"))
+    return [text for text in found if text]
 
 
 def _remove_unless_locked(folder: Path) -> None:
@@ -103,8 +113,11 @@ def _remove_unless_locked(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    if (before := folder / "huge-pages").exists():
-        _HUGE_PAGES.write_text(before.read_text(encoding="ascii"), encoding="ascii")
+    if (kept := folder / "huge-pages").exists():
+        before = kept.read_text(encoding="ascii")
+        kept.unlink()
+        if not _huge_pages_before(folder.parent):  # the last one
+            _HUGE_PAGES.write_text(before, encoding="ascii")
     for root in CGROUPS.glob(f"*/{folder.name}") if (CGROUPS / "memory").is_dir() else CGROUPS.glob(folder.name):
         for path, _, _ in os.walk(root, topdown=False):
             _remove_group(Path(path))

@@ -174,7 +174,7 @@ MISTAKES = [
     mistake(
         "a stage",
         "small/blueprint.yaml:10:5",
-        "no component that is used has a stage 'acess'. Did you mean 'access'? Known: access, look, unused",
+        "no component that is used has a stage 'acess'. Did you mean access?",
         OWN.replace("- access", "- acess"),
     ),
     mistake("a check", "blueprint.yaml:13:14", "has a check 'verison'", OWN.replace("[version,", "[verison,")),
@@ -195,9 +195,7 @@ MISTAKES = [
     mistake(
         "no check", "blueprint.yaml:17:10", "checks.version must be a mapping, not 1", OWN + "checks: {version: 1}\n"
     ),
-    mistake(
-        "an unused check", "blueprint.yaml:18:11", "Did you mean 'nodes'?", CHECKED.replace("CHECK", "check: nods")
-    ),
+    mistake("an unused check", "blueprint.yaml:18:11", "Did you mean nodes", CHECKED.replace("CHECK", "check: nods")),
     mistake(
         "a key of an unused check",
         "blueprint.yaml:18:25",

@@ -36,7 +36,7 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
     ("old", "new", "said", "marked"),
     [
         ("title: Small", "titel: Small", "unknown key 'titel'", "titel"),
-        ("    default: 2", "    defualt: 2", "Did you mean 'default'?", "defualt"),
+        ("    default: 2", "    defualt: 2", "Did you mean default?", "defualt"),
         ("type: integer", "type: int", "parameters.workers.type", "type: int"),
         ("    minimum: 1", "    minimum: one", "parameters.workers.minimum", "minimum: one"),
         ("schema: eksml/v1", "schema: eksml/v9", "Write eksml/v1", "schema"),
@@ -71,7 +71,7 @@ def test_every_shipped_blueprint_is_without_findings() -> None:
         ("set: {workers: 1}", "set: {workers: 99}", "whole number from 1 to 8", "workers: 99"),
         ("roots: {provision: other}", "roots: {work: other}", "has no root", "work: other"),
         ("format: \"'x_%03d'\"", "format: \"'x_%03d%s'\"", "exactly one %s", "{file"),
-        ("parameters:", "form: [workers, instance]\nparameters:", "Did you mean 'instance_type'?", "instance]"),
+        ("parameters:", "form: [workers, instance]\nparameters:", "Did you mean instance_type?", "instance]"),
         ("parameters:", "form: [workers, workers]\nparameters:", "form lists workers twice", "workers]"),
         ("parameters:", f"form: [{', '.join(['token'] * 11)}]\nparameters:", "decides 10 at most", "token]"),
         ("id: small", "id: Small_One", "is not an id", "id: Small_One"),
@@ -159,9 +159,9 @@ def test_stages_in_a_circle_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "hint"),
     [
-        ("kind: job", "kind: jobb", "Did you mean 'job'?"),
+        ("kind: job", "kind: jobb", "Did you mean job?"),
         ("kind: job", "kind: zzz", "not one of terraform, kubeconfig, manifests, helm, check, storage, network"),
-        ("target: {api_version", "target: {api_versoin", "Did you mean 'api_version'?"),
+        ("target: {api_version", "target: {api_versoin", "Did you mean api_version?"),
     ],
 )
 def test_an_unknown_kind_or_key_is_told_with_those_that_are_known(
@@ -177,10 +177,10 @@ def test_an_unknown_key_of_a_check_is_told_with_the_known_ones(tmp_path: Path) -
         tmp_path / "b", ("presets:", stage.replace("CHECK", "nodes, title: T, resorce: x") + "presets:")
     )
     (error,) = validate(folder)
-    assert "Did you mean 'resource'?" in error.sentence()
+    assert "Did you mean resource?" in error.sentence()
     folder = a_blueprint(tmp_path / "c", ("presets:", stage.replace("CHECK", "quotta, title: T") + "presets:"))
     (error,) = validate(folder)
-    assert "Did you mean 'quota'?" in error.sentence()
+    assert "Did you mean quota?" in error.sentence()
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_an_unknown_key_is_answered_with_the_nearest() -> None:
         if isinstance(value, dict) and "title" in value:
             told = mistake(kind, changed(whole, path, {**value, "titel": "a"}))
             assert told is not None
-            assert (told.where, told.unknown, told.hint) == (path, "titel", "Did you mean 'title'?")
+            assert (told.where, told.unknown, told.hint) == (path, "titel", "Did you mean title?")
 
 
 ENUMERATIONS = [
@@ -146,7 +146,7 @@ def test_a_word_of_few_is_answered_with_all_of_them_and_the_nearest(
     assert told is not None
     assert told.where == path
     assert told.message == f" is {words[-1] + 'x'!r}, not one of {', '.join(words)}."
-    assert told.hint == f"Did you mean {words[-1]!r}?"
+    assert told.hint.startswith(f"Did you mean {words[-1]}")
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_a_word_of_few_is_answered_with_all_of_them_and_the_nearest(
         (
             "watch: {}",
             "watch: {logs: {pods: a=b}, charts: [trainloss]}",
-            "work has a chart of 'trainloss', which no log has. Did you mean 'train_loss'?",
+            "work has a chart of 'trainloss', which no log has. Did you mean train_loss?",
         ),
         (
             "path: spec.parallelism}",
             "path: spec.paralelism}",
-            "the target Job/work spec.paralelism in manifests/job.yaml matches nothing. Did you mean 'parallelism'?",
+            "the target Job/work spec.paralelism in manifests/job.yaml matches nothing. Did you mean parallelism?",
         ),
         (
             "path: spec.parallelism}",

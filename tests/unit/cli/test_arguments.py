@@ -105,12 +105,15 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["node"], "eksml-tui: error: there is no command 'node'; nodes?\nSee eksml-tui --help\n"),
-        (["xyzzy"], "eksml-tui: error: there is no command 'xyzzy'\nSee eksml-tui --help\n"),
-        (["runs", "lst"], "eksml-tui runs: error: there is no verb 'lst'; list?\nSee eksml-tui runs --help\n"),
+        (["node"], "eksml-tui: error: there is no command 'node'. Did you mean nodes?\nSee eksml-tui --help\n"),
+        (["xyzzy"], "eksml-tui: error: there is no command 'xyzzy'.\nSee eksml-tui --help\n"),
+        (
+            ["runs", "lst"],
+            "eksml-tui runs: error: there is no verb 'lst'. Did you mean list?\nSee eksml-tui runs --help\n",
+        ),
         (
             ["blueprints", "bionemo-esm1nv"],
-            "eksml-tui blueprints: error: there is no verb 'bionemo-esm1nv'; show bionemo-esm1nv?\n"
+            "eksml-tui blueprints: error: there is no verb 'bionemo-esm1nv'. Did you mean show bionemo-esm1nv?\n"
             "See eksml-tui blueprints --help\n",
         ),
         (
@@ -257,14 +260,14 @@ def test_several_contexts_are_refused_by_a_command_that_asks_one(capsys: pytest.
     [
         (["help"], 0, "usage: eksml-tui [-h]"),
         (["help", "runs", "resume"], 0, "usage: eksml-tui runs resume "),
-        (["help", "pod"], 2, "there is no command 'pod'; pods?"),
-        (["help", "runs", "lst"], 2, "there is no verb 'lst'; list?"),
+        (["help", "pod"], 2, "there is no command 'pod'. Did you mean pods?"),
+        (["help", "runs", "lst"], 2, "there is no verb 'lst'. Did you mean list?"),
         (["version"], 0, f"eksml-tui {VERSION}\n"),
         (["-V"], 0, f"eksml-tui {VERSION}\n"),
         (["runs"], 2, "usage: eksml-tui runs [-h] VERB"),
         (["prices"], 2, "usage: eksml-tui prices [-h] VERB"),
-        (["get", "nodes"], 2, "there is no command 'get'; nodes, pods"),
-        (["nodes", "--namspace", "x"], 2, "unrecognized arguments: --namspace x; --namespace?"),
+        (["get", "nodes"], 2, "there is no command 'get'. nodes, pods"),
+        (["nodes", "--namspace", "x"], 2, "unrecognized arguments: --namspace x. Did you mean --namespace"),
         (["pods", "--no-header"], None, ""),
         (["logs", "x", "--tail", "-1"], 2, "--tail"),
         (["logs", "x", "--since", "soon"], 2, "write 90s, 2m or 1h30m"),

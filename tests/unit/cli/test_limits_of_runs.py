@@ -136,7 +136,7 @@ def test_a_parked_run_goes_on_by_resume_as_by_retry(capsys: pytest.CaptureFixtur
     for body in (Intent(Action.DRAIN), Outcome(Action.DRAIN, Result.DONE)):
         append_record(run.folder, body, deed="the park")
     assert load_run(run.folder).state is RunState.PARKED
-    assert main(["runs", "retry", "latest"]) == 0
+    assert main(["runs", "resume", "latest"]) == 0
     assert "continues" in capsys.readouterr().out
     assert [request.kind for request in load_run(run.folder).requests] == [RequestKind.PARK, RequestKind.RETRY]
 

@@ -32,17 +32,14 @@ def parked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", ["resume", "retry", "unpause"])
-def test_without_a_terminal_a_resume_that_buys_needs_a_yes(
-    verb: str, parked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["runs", verb, parked.name]) == 2
+def test_without_a_terminal_a_resume_that_buys_needs_a_yes(parked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "resume", parked.name]) == 2
     told = capsys.readouterr().err
     assert "Left to do: Provision, Operators, Train" in told
     assert "$54.51/h at the peak." in told
     assert "Add --yes." in told
     assert len(load_run(parked).requests) == 1
-    assert main(["runs", verb, parked.name, "--yes"]) == 0
+    assert main(["runs", "resume", parked.name, "--yes"]) == 0
     assert "continues" in capsys.readouterr().out
     assert [request.kind for request in load_run(parked).requests] == [RequestKind.PARK, RequestKind.RETRY]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.base.errors import ConsoleError, MissingError, ParameterError
+from actions.base.errors import ConsoleError, MissingError, ParameterError, nearest_hint
 from actions.command.arguments import (
     FilterArguments,
     KindArguments,
@@ -17,7 +17,6 @@ from actions.command.verbs import (
     COMMANDS,
     Danger,
     command_of,
-    nearest_hint,
 )
 
 
@@ -198,19 +197,6 @@ def test_completion_goes_by_what_an_argument_names_not_by_its_name() -> None:
     assert complete("launch bio wor", choices) == ("launch bio workers=",)
     assert complete("compare ", choices)[:1] == ("compare b-2",), "the run on screen is compared already"
     assert complete("resume ", choices)[:2] == ("resume a-1", "resume b-2")
-
-
-def test_earlier_names_of_commands_stand_for_the_present_one() -> None:
-    for line, values in (
-        ("retry train", {"stage": "train"}),
-        ("retry", {}),
-        ("retry train run=a-1", {"stage": "train", "run": "a-1"}),
-        ("unpause a-1", {"run": "a-1"}),
-        ("resume a-1", {"run": "a-1"}),
-    ):
-        call = parse_line(line)
-        assert (call.command.id, call.values()) == ("resume", values)
-    assert decode(command_of("retry"), "train") == decode(command_of("resume"), {"stage": "train"})
 
 
 def test_a_wrong_or_missing_theme_is_told_once_and_with_those_that_there_are() -> None:

@@ -447,7 +447,7 @@ async def test_the_runs_pane_has_runs_of_all_machines_in_the_order_that_its_head
     assert ages == ["1h00m", "1h05m", "20d00h"], "the second one is of another machine"
 
 
-@pytest.mark.parametrize("verb", ["cancel", "park", "pause", "retry", "teardown", "approve", "resume"])
+@pytest.mark.parametrize("verb", ["cancel", "park", "pause", "teardown", "approve", "resume"])
 @pytest.mark.parametrize("run", [fixed_runs.remote_runs()[0].id, "efa-nccl-tests-1121-w5c2n7yhd6t4k"])
 async def test_the_second_person_can_only_watch(console: FixedConsole, verb: str, run: str) -> None:
     """Of a run of another machine, and of one that was launched here and taken over."""

@@ -45,7 +45,7 @@ def test_a_sum_counts_each_cluster_once_and_says_that_one_is_missing() -> None:
     assert totals_in((_SILENT,)) is None
     first, *others = [text_of(line) for line in total_lines((_WEST, _SILENT))]
     assert first == "all 2 clusters  ≥ 5,000 nodes, 2 not ready · 10/16 acc · ≥ $1,200.50/h"
-    assert others[1].endswith("? nodes · ? $/h · refused 3m")
+    assert others[1].endswith("? nodes · ? $/h · refused 3m: Unauthorized")
     assert text_of(total_lines((_SILENT, _SILENT))[0]).endswith("  ?")
     assert total_lines(()) == []
 

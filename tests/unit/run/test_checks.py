@@ -27,8 +27,8 @@ from actions.run.checks.external import (
 )
 from actions.run.checks.observation import Observation, failed, passed
 from actions.run.context.stage_context import StageContext
-from actions.run.stages.check import CheckHandler
-from actions.run.state.records import CheckResult
+from actions.run.stages.check import CheckHandler, summary_of
+from actions.run.state.records import CheckResult, StageFinding
 from actions.run.volume.commands import below
 from tests.support.smallrun import Unheard
 from tests.unit.cluster.clocks import HastyClock
@@ -232,3 +232,15 @@ async def test_a_warning_is_looked_at_again_after_what_is_required_was_waited_fo
     done = await CheckHandler(cast(StageContext, context)).perform()
     assert done.message == "2 of 2 checks passed."
     assert looks == ["devices", "plugin", "devices", "plugin"]
+
+
+def test_what_is_not_known_is_no_failure_and_has_its_reason() -> None:
+    findings = (
+        StageFinding(CheckResult.PASSED, "the nodes", ""),
+        StageFinding(CheckResult.FAILED, "the quota", "It is 0."),
+        StageFinding(CheckResult.UNKNOWN, "the registry", "quay.io does not answer."),
+    )
+    assert summary_of(findings) == (
+        "1 of 3 checks passed; failed: the quota; not known: the registry (quay.io does not answer)."
+    )
+    assert summary_of(findings[:1]) == "1 of 1 checks passed."

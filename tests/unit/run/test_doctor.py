@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -268,6 +269,26 @@ async def test_a_second_launch_in_one_namespace_is_seen(tmp_path: Path, monkeypa
     assert found.result is CheckResult.UNKNOWN
     assert found.detail.startswith(f"ben@laptop-2 has taken over the run {folder.name} of this blueprint")
     assert "teardown" not in found.remedy
+
+
+async def test_a_rehearsal_whose_embedded_account_has_ended_is_in_nobodys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    launch = a_launch("bionemo-esm1nv", preset="rehearsal")
+    with socket.create_server(("127.0.0.1", 0)) as account:
+        address = f"http://127.0.0.1:{account.getsockname()[1]}/aws"
+        create_run(
+            LaunchOrder(
+                load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
+                launch.binding,
+                target=ClusterTarget(),
+                environment={"AWS_ENDPOINT_URL": address},
+                clock=SystemClock(),
+            )
+        )
+        assert (await check_runs(launch)).result is CheckResult.FAILED
+    assert (await check_runs(launch)).result is CheckResult.PASSED
 
 
 async def test_storage_that_a_torn_down_run_keeps_for_the_cluster_is_named_with_its_price(

@@ -141,7 +141,6 @@ async def test_a_run_whose_runner_has_stopped_is_asked_for(reached: Proxy, tmp_p
 REQUESTS = (
     ("teardown", "--confirm", "pretend"),
     ("park",),
-    ("retry",),
     ("limit", "--budget", "5"),
     ("resume",),
 )

@@ -7,10 +7,9 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from actions.base.errors import UnknownNameError
+from actions.base.errors import UnknownNameError, nearest_hint
 from actions.base.files import asset, documents, read_file
 from actions.base.wording import aligned_text
-from actions.command.verbs import nearest_hint
 
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 

@@ -14,10 +14,9 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from actions.base.errors import UsageError
+from actions.base.errors import UsageError, nearest_hint
 from actions.base.untrusted import csv_cell, one_line
 from actions.base.wording import aligned_text, listed
-from actions.command.verbs import nearest_hint
 from actions.fleet.facts import UNCOUNTED
 
 T = TypeVar("T")

@@ -95,6 +95,6 @@ def total_lines(clusters: Sequence[ClusterFacts]) -> list[Cells]:
     whole: Cells = (Span("?", Tone.WARN),) if totals is None else _figures(totals, cost, is_part=is_part)
     lines = [(*fit(Span(titles[0], Tone.STRONG), room), Span("  "), *whole)]
     for one in clusters:
-        state = () if one.is_live else (_DOT, replace(one.state, text=one.state.text.partition(": ")[0]))
+        state = () if one.is_live else (_DOT, one.state)
         lines.append((*fit(Span(one.name), room), Span("  "), *cluster_figures(one), *state))
     return lines
