@@ -274,13 +274,19 @@ def spawn_detached(
 
 
 def _spawned(
-    argv: Sequence[str], *, stdout: int, stderr: int, directory: Path | None, environment: Mapping[str, str]
+    argv: Sequence[str],
+    *,
+    stdout: int,
+    stderr: int,
+    directory: Path | None,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """A program in a session of its own, without stdin. `environment` is all that it gets."""
+    """A program in a session of its own. `environment` is all that it gets."""
     try:
         return subprocess.Popen(
             list(argv),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             cwd=directory,
@@ -341,6 +347,7 @@ def run_tool_now(
     deadline_seconds: float,
     directory: Path | None = None,
     extra_environment: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
 ) -> bytes:
     """Run a short program to its end, as `run_tool` does, without a loop. Blocks the calling thread.
 
@@ -350,10 +357,15 @@ def run_tool_now(
     """
     environment = allowed_environment(extra_environment)
     with _spawned(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, directory=directory, environment=environment
+        argv,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        directory=directory,
+        environment=environment,
     ) as child:
         try:
-            out, err = child.communicate(timeout=deadline_seconds)
+            out, err = child.communicate(stdin, timeout=deadline_seconds)
         except subprocess.TimeoutExpired as error:
             raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
         finally:

@@ -34,7 +34,6 @@ _ALLOWED = {
     "actions/run/output/segments.py": "segments of a known length, read by pread; and a tail that is open all the time",
     "actions/run/launch.py": "a lock",
     "actions/sandbox/locate.py": "a lock",
-    "actions/blueprint/sharing/fetching.py": "archives that are in memory",
     "actions/terraform/modules.py": "archives that are in memory",
     "actions/run/store/files.py": "archives that are in memory",
     "actions/run/store/archive.py": "scratch files, which are written and read again",

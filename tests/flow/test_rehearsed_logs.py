@@ -1,8 +1,9 @@
-"""The worked example of docs/blueprints.md, played literally: a job of any image, rehearsed in CI by its own log."""
+"""A job of any image, rehearsed in CI by its own log."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 from tests.support.missing import needs
 from tests.support.program import Program
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "blueprints.md").read_text("utf-8")
-_SECTION = _PAGE.partition("## Rehearse a job of any image\n")[2].partition("\n## ")[0]
-_LOG, _BLUEPRINT, _MANIFEST, _SCRIPT = re.findall(r"^```(?:text|yaml)\n(.*?)^```", _SECTION, re.MULTILINE | re.DOTALL)
+_EXAMPLE = Path(__file__).parents[1] / "fixtures" / "rehearsed" / "lora"
+_LOG = (_EXAMPLE / "train.log").read_text("utf-8")
+_SCRIPT = _EXAMPLE.with_suffix(".yaml").read_text("utf-8")
 _FAILS = """\
 eksml-script: 1
 nodes: g6e.12xlarge=1
@@ -37,20 +38,16 @@ def _program(tmp_path: Path) -> Iterator[Program]:
 
 @pytest.fixture(name="folder")
 def _folder(program: Program) -> Path:
-    """Write the example as the page shows it."""
-    folder = program.home / "lora"
-    (folder / "manifests").mkdir(parents=True)
-    (folder / "train.log").write_text(_LOG, encoding="utf-8")
-    (folder / "blueprint.yaml").write_text(_BLUEPRINT, encoding="utf-8")
-    (folder / "manifests" / "train.yaml").write_text(_MANIFEST, encoding="utf-8")
+    """Copy the blueprint and its script."""
+    folder = shutil.copytree(_EXAMPLE, program.home / "lora")
     (program.home / "lora.yaml").write_text(_SCRIPT, encoding="utf-8")
     return folder
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_example_is_rehearsed_as_the_page_says(program: Program) -> None:
-    (command,) = re.findall(r"^    eksml-tui (--demo .*)$", _SECTION, re.MULTILINE)
-    done = program.command(*command.split(), seconds=300)
+def test_a_job_is_rehearsed_with_expectations_and_a_report(program: Program) -> None:
+    outputs = ("--junit", "lora.xml", "--artifacts", "pictures")
+    done = program.command("--demo", "--blueprints", ".", "--script", "lora.yaml", *outputs, seconds=300)
     assert done.returncode == 0, done.stdout + done.stderr
     suites = ElementTree.parse(program.home / "lora.xml").getroot()
     assert {one.get("failures") for one in suites.iter("testsuite")} == {"0"}
@@ -60,7 +57,7 @@ def test_the_example_is_rehearsed_as_the_page_says(program: Program) -> None:
 
 
 def test_an_exit_code_rehearses_a_failure(program: Program, folder: Path) -> None:
-    text = _BLUEPRINT.replace("load: 92%}", "load: 92%, exit: 7}")
+    text = (folder / "blueprint.yaml").read_text("utf-8").replace("load: 92%}", "load: 92%, exit: 7}")
     (folder / "blueprint.yaml").write_text(text, encoding="utf-8")
     (program.home / "fails.yaml").write_text(_FAILS, encoding="utf-8")
     done = program.command("--demo", "--blueprints", ".", "--script", "fails.yaml", seconds=300)

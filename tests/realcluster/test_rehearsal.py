@@ -18,6 +18,7 @@ _LEFT_PATHS = (
     "/api/v1/pods", "/api/v1/services", "/api/v1/secrets", "/api/v1/persistentvolumes",
     "/api/v1/persistentvolumeclaims", "/apis/batch/v1/jobs", "/apis/kubeflow.org/v1/pytorchjobs",
     "/apis/kubeflow.org/v2beta1/mpijobs", "/apis/ray.io/v1/rayclusters", "/apis/ray.io/v1/rayjobs",
+    "/apis/trainer.kubeflow.org/v1alpha1/trainjobs", "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
     "/apis/scheduling.volcano.sh/v1beta1/queues", "/apis/scheduling.volcano.sh/v1beta1/podgroups",
     "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims",
 )  # fmt: skip
@@ -25,14 +26,12 @@ every_script = pytest.mark.parametrize("script", SCRIPTS, ids=[script.stem for s
 
 
 @pytest.fixture(scope="module")
-def rehearsals(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
-    dict[Path, Future[Played]]
-]:  # fmt: skip
+def rehearsals(request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[Played]]]:
     """All that were asked for, on their way."""
     calls = [item.callspec for item in request.session.items if isinstance(item, pytest.Function)
              and hasattr(item, "callspec")]  # fmt: skip
     wanted = {script for call in calls if isinstance(script := call.params.get("script"), Path)}
-    with playing(wanted, tmp_path_factory.mktemp("rehearsals")) as results:
+    with playing(wanted, Path(real_cluster().homes)) as results:
         yield results
 
 

@@ -134,6 +134,8 @@ _STEPS: dict[str, Callable[[Document], object]] = {
     "Job": _of_conditions,
     "PyTorchJob": _of_conditions,
     "MPIJob": _of_conditions,
+    "JobSet": _of_conditions,
+    "TrainJob": _of_conditions,
     "RayCluster": _of_ray_cluster,
     "RayJob": _of_ray_job,
     "PodGroup": _nothing,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import yaml
 
 from tests.realnode.harness.sources import fill_mirror
 from tests.realnode.harness.today import TODAYS_OPERATORS, karpenter
+from tests.realnode.playing import operators_by_name
+from tests.realnode.running import real_nodes
 from tests.realnode.support import Document, get, kubectl, until
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
@@ -18,7 +20,7 @@ _UNREACHED = "APIService"
 DEPLOYMENTS = {
     "kueue": ("kueue-system", "kueue-controller-manager"),
     "jobset": ("jobset-system", "jobset-controller-manager"),
-    "trainer": ("kubeflow-system", "kubeflow-trainer-controller-manager"),
+    "kubeflow-trainer": ("kubeflow-system", "kubeflow-trainer-controller-manager"),
     "lws": ("lws-system", "lws-controller-manager"),
     "karpenter": ("kube-system", "karpenter"),
 }
@@ -28,6 +30,9 @@ _READY_SECONDS = 180
 
 def install_all() -> None:
     """Install all of them, each when the one before it is ready."""
+    pinned = operators_by_name(Path(real_nodes().mirror))
+    for name in ("jobset", "kubeflow-trainer"):
+        _install(pinned[name], *DEPLOYMENTS[name])
     for each in TODAYS_OPERATORS:
         _install(each.manifests(), *DEPLOYMENTS[each.name])
     _install(karpenter(), *DEPLOYMENTS["karpenter"])
@@ -53,7 +58,7 @@ def _is_open(queue: str) -> bool:
     )
 
 
-def _install(documents: list[Document], namespace: str, deployment: str) -> None:
+def _install(documents: Sequence[Document], namespace: str, deployment: str) -> None:
     first = [one for one in documents if one["kind"] in _FIRST]
     _apply(first)
     names = {one["metadata"]["name"] for one in first if one["kind"] == "CustomResourceDefinition"}

@@ -23,8 +23,11 @@ TYPES = {
     "llama2-trn1-mpi": "trn1.32xlarge",
     "llama2-trn1-ray": "trn1.32xlarge",
     "nemo-gpt3-5b": "p4de.24xlarge",
+    "torchtitan-llama3-8b": "p5.48xlarge",
 }
 """The instance type of the nodes with accelerators, by blueprint."""
+_VOLUMES_OF = {"torchtitan-llama3-8b": "common"}
+"""The folder with the volumes of a blueprint that has none of its own."""
 _HEAD = {"instanceType": "mixed-x86", "provisionerType": "Karpenter"}
 """Labels of the node that Karpenter would start for the head of a Ray cluster."""
 _READY = {
@@ -96,7 +99,7 @@ def play(blueprint: str, script: Path, home: Path) -> Life:
 def prepared(blueprint: str) -> Iterator[None]:
     """Make the cluster one that has nodes, empty file system and pool of a blueprint; the last two go in the end."""
     make_nodes(blueprint)
-    manifests = shipped_blueprints() / blueprint / "manifests"
+    manifests = shipped_blueprints() / _VOLUMES_OF.get(blueprint, blueprint) / "manifests"
     there = [path for name in ("volumes", "pool") if (path := manifests / f"{name}.yaml").exists()]
     for path in there:
         apply_file(path)

@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actions.sandbox.clientkit.kinds import JOBS, MPI_JOBS, POD_GROUPS, PYTORCH_JOBS, RAY_CLUSTERS, RAY_JOBS, Kind
+from actions.sandbox.clientkit.kinds import (
+    JOB_SETS,
+    JOBS,
+    MPI_JOBS,
+    POD_GROUPS,
+    PYTORCH_JOBS,
+    RAY_CLUSTERS,
+    RAY_JOBS,
+    RUNTIMES,
+    TRAIN_JOBS,
+    Kind,
+)
 
 Document = dict[str, Any]
 Statuses = Mapping[tuple[str, str], Document]
@@ -29,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class OperatorJob:
-    """One case. `changes` are made to the first manifest, one after the other; then `is_over` counts."""
+    """One case. `changes` are made to the last manifest, one after the other; then `is_over` counts."""
 
     name: str
     manifests: Sequence[Document]
@@ -153,6 +164,35 @@ def _ray_job(name: str, entrypoint: str) -> Document:
     return _object(RAY_JOBS, name, spec)
 
 
+def _replicated(script: str, labels: Mapping[str, str], *, replicas: int = 1) -> Document:
+    """A group of Jobs with a pod each, which is not started again."""
+    template = _template("node", script)
+    template["spec"]["restartPolicy"] = "Never"
+    job = {"metadata": {"labels": dict(labels)}, "spec": {"backoffLimit": 0, "template": template}}
+    return {"name": "node", "replicas": replicas, "template": job}
+
+
+def _job_set(script: str, **spec: Any) -> Document:
+    return _object(JOB_SETS, "js", {"replicatedJobs": [_replicated(script, {}, replicas=2)], **spec})
+
+
+def _train_job(script: str, **spec: Any) -> Sequence[Document]:
+    """A TrainJob of two nodes, and its runtime, as the blueprint's."""
+    replicated = _replicated(script, {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"})
+    template = {"spec": {"failurePolicy": {"maxRestarts": 1}, "replicatedJobs": [replicated]}}
+    runtime = _object(RUNTIMES, "rt", {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": template})
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": RUNTIMES.kind, "name": "rt"}
+    return [runtime, _object(TRAIN_JOBS, "tj", {"runtimeRef": reference, "trainer": {"numNodes": 2}, **spec})]
+
+
+def _pause(kind: Kind, name: str) -> Sequence[Change]:
+    """Suspend a job of pods that run, and let it go on when they are gone."""
+    return [
+        Change(_running(2), {"spec": {"suspend": True}}),
+        Change(_resting(kind, name), {"spec": {"suspend": False}}),
+    ]
+
+
 def _rest(kind: Kind, name: str) -> Sequence[Change]:
     """Suspend a job once it runs, and let it go on when its pods are gone."""
     wishes = [{"spec": {"runPolicy": {"suspend": suspend}}} for suspend in (True, False)]
@@ -190,6 +230,21 @@ OPERATOR_JOBS = (
         ],
         _deployed({"well": "Complete", "badly": "Failed"}),
     ),
+    OperatorJob("jobset-completes", [_job_set("sleep 5")], _is(JOB_SETS, "js", "Completed")),
+    OperatorJob(
+        "jobset-fails",
+        [_job_set("hostname | grep -v node-1 && sleep 600; sleep 5; exit 1")],
+        _is(JOB_SETS, "js", "Failed"),
+    ),
+    OperatorJob(
+        "jobset-restarts",
+        [_job_set("sleep 5; exit 1", failurePolicy={"maxRestarts": 1})],
+        _is(JOB_SETS, "js", "Failed"),
+    ),
+    OperatorJob("jobset-rests", [_job_set(_FOREVER)], _running(2), _pause(JOB_SETS, "js")),
+    OperatorJob("trainjob-completes", _train_job("sleep 5"), _is(TRAIN_JOBS, "tj", "Complete")),
+    OperatorJob("trainjob-fails", _train_job("sleep 5; exit 1"), _is(TRAIN_JOBS, "tj", "Failed")),
+    OperatorJob("trainjob-rests", _train_job(_FOREVER), _running(2), _pause(TRAIN_JOBS, "tj")),
     OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(
         "gang-too-large", [_ray_cluster(gpus=64)], _all(_is(POD_GROUPS, "ray-rc-pg", "Unschedulable"), _refused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from actions.blueprint.render import stage_manifests
 from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiUnavailableError
 from actions.cluster.objects.client import Discovery, delete, ref_of
 from actions.sandbox.clientkit.cache import Cache, watching
 from actions.sandbox.clientkit.client import ApiClient
@@ -25,6 +26,7 @@ from actions.sandbox.clientkit.kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
+    JOB_SETS,
     JOBS,
     MPI_JOBS,
     NAMESPACES,
@@ -39,6 +41,7 @@ from actions.sandbox.clientkit.kinds import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    TRAIN_JOBS,
     kind_named,
 )
 from tests.realnode.harness.sources import operator_sources
@@ -49,7 +52,7 @@ from tests.support.polling import until
 
 _FOLLOWED = (
     PODS, SERVICES, CONFIG_MAPS, SECRETS, JOBS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, EVENTS,
-    PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS,
+    PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS, JOB_SETS, TRAIN_JOBS,
 )  # fmt: skip
 _STAYS_SECONDS = 10.0
 """A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
@@ -108,8 +111,11 @@ async def applied(client: ApiClient, manifests: Sequence[Document]) -> AsyncIter
             await _gone(client, one["metadata"]["name"])
 
 
-def all_operators(mirror: Path) -> Sequence[Document]:
-    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them."""
+def operators_by_name(mirror: Path) -> Mapping[str, Sequence[Document]]:
+    """Return the manifests of the blueprints' operators that run on real nodes, as launches install them.
+
+    What one of a blueprint needs stands before it.
+    """
     wanted = {source.name for source in operator_sources()}
     found: dict[str, Sequence[Any]] = {}
     for path in sorted(shipped_blueprints().glob("*/blueprint.yaml")):
@@ -120,7 +126,7 @@ def all_operators(mirror: Path) -> Sequence[Document]:
                 found[source.name] = stage_manifests(
                     blueprint, stage.id, bind(blueprint, {}), run_id="realnode", outputs={}, mirrors=[mirror]
                 )
-    return [one for name in sorted(found, reverse=True) for one in found[name]]  # Volcano before KubeRay
+    return found
 
 
 async def _ready(client: ApiClient, deployment: Document) -> None:
@@ -154,17 +160,30 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
                 stage.follow(caches[kind])
             for manifest in copy.deepcopy(list(job.manifests)):
                 manifest["metadata"]["namespace"] = namespace
-                await client.create(kind_named(manifest["kind"]), manifest)
-            first = job.manifests[0]
+                await _create(client, manifest)
+            last = job.manifests[-1]
             for change in job.changes:
                 await stage.until(change.when, job.name)
-                name = f"{namespace}/{first['metadata']['name']}"
-                await client.patch(kind_named(first["kind"]), name, change.patch)
+                name = f"{namespace}/{last['metadata']['name']}"
+                await client.patch(kind_named(last["kind"]), name, change.patch)
             await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
             return sorted(stage.changes, key=lambda change: change.version)
     finally:
         await client.delete(NAMESPACES, namespace)
         await _gone(client, namespace)
+
+
+async def _create(client: ApiClient, manifest: Document) -> None:
+    """Create an object once the webhooks that look at it answer: a ready operator's may not be reached yet."""
+
+    async def is_created() -> bool:
+        try:
+            await client.create(kind_named(manifest["kind"]), manifest)
+        except ApiUnavailableError:
+            return False
+        return True
+
+    await until(is_created, f"the {manifest['kind']}", deadline_seconds=_LONGEST_SECONDS)
 
 
 class _Stage:

@@ -22,7 +22,7 @@ Document = dict[str, Any]
 _POLL_SECONDS = 0.3
 _KINDS = (
     "pods,services,secrets,jobs,deployments.apps,pytorchjobs.kubeflow.org,mpijobs.kubeflow.org,rayclusters.ray.io,"
-    "rayjobs.ray.io,queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh"
+    "rayjobs.ray.io,trainjobs.trainer.kubeflow.org,trainingruntimes.trainer.kubeflow.org,jobsets.jobset.x-k8s.io,queues.scheduling.volcano.sh,podgroups.scheduling.volcano.sh"
 )
 
 

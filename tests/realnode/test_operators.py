@@ -12,7 +12,7 @@ import pytest_asyncio
 from actions.base.files import asset
 from tests.realnode.history import Seen, history_of
 from tests.realnode.operator_jobs import OPERATOR_JOBS, OperatorJob
-from tests.realnode.playing import all_operators, applied, connected, play, sandbox
+from tests.realnode.playing import applied, connected, operators_by_name, play, sandbox
 from tests.realnode.running import real_nodes
 
 Changes = Mapping[str, list[Seen]]
@@ -34,7 +34,8 @@ async def played(
 
 
 async def _play(jobs: Sequence[OperatorJob], kubeconfig: Path, mirror: Path) -> Changes:
-    async with connected(kubeconfig) as client, applied(client, all_operators(mirror)):
+    operators = [one for manifests in operators_by_name(mirror).values() for one in manifests]
+    async with connected(kubeconfig) as client, applied(client, operators):
         changes = await asyncio.gather(*(play(client, job) for job in jobs))
     return dict(zip((job.name for job in jobs), changes, strict=True))
 

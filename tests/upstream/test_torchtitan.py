@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import yaml
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import stage_manifests
 from actions.blueprint.targets import Manifest
+from tests import realnode
 from tests.unit.blueprint.shipped import shipped
 from tests.upstream.dockerfile import dockerfile_of
 from tests.upstream.sources import source
@@ -107,3 +110,13 @@ def test_the_image_has_the_version_that_the_options_are_of() -> None:
     assert dockerfile_of("torchtitan-llama3-8b").values("ARG")["TORCHTITAN"] == source("torchtitan")[
         "tag"
     ].removeprefix("v")
+
+
+def test_the_small_training_of_real_nodes_prints_as_the_recorded_one() -> None:
+    root = Path(realnode.__file__).parent / "image" / "root" / "usr" / "local" / "lib" / "python3.11"
+    lines = runpy.run_path(str(root / "dist-packages" / "torchtitan" / "lines.py"))
+    recorded = (shipped("torchtitan-llama3-8b").folder / "rehearsal" / "train.log").read_text(encoding="utf-8")
+    head = lines["RECORD"] % {"asctime": "2026-11-29 15:10:02,495", "name": "root", "levelname": "INFO", "message": ""}
+    step = lines["step_line"](2, 8.11896, 40.4355, gib=92.77, percent=66.36, tps=7639.2, tflops=442.42, mfu=44.73)
+    assert f"[rank0]:{head}{step}\n" in recorded
+    assert f"{lines['size_line'](8_030_261_248)}\n" in recorded

@@ -191,7 +191,10 @@ def console_options(top: argparse.ArgumentParser) -> None:
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
     top.add_argument(
-        "--prices", type=Path, metavar="FILE", help="your own prices and discounts (default: see eksml-tui prices)"
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="your own prices and discounts (default: prices.csv in the settings folder)",
     )
     top.add_argument("--store", default="", metavar=STORE, help="replicate launched runs to this place in S3")
     top.add_argument("--speed", type=factor_of, metavar="X", help="speed of a new demo, as a multiple of real time")

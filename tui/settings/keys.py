@@ -277,8 +277,9 @@ Free for your own, in every pane: FREE, and `f1` to `f12`.
 
 ## Plugins
 
-`~/.config/eksml-tui/plugins.yaml` has external programs that a key starts with the selected object, in the form of
-k9s: `shortCut` (`r`, `Shift-A`, `Ctrl-Y`, `F5`), `scopes` (kinds by any name, `containers`, `all`), `description`,
+`~/.config/eksml-tui/plugins.yaml` and the files of the folder `plugins` beside it (there also one plugin a file, or
+names without `plugins:`) have external programs that a key starts with the selected object, in the form of k9s:
+`shortCut` (`r`, `Shift-A`, `Ctrl-Y`, `F5`), `scopes` (kinds by any name, `containers`, `all`), `description`,
 `command`, `args`, and where wanted `background`, `confirm`, `dangerous`, `overwriteOutput`, `inputs`. They are in
 footer, help and completion (`:plugin NAME`).
 
@@ -298,8 +299,9 @@ Placeholders are `$NAME`, `$NAMESPACE`, `$POD`, `$CONTAINER`, `$FILTER`, `$CONTE
 shell. A value that was not typed is refused where it begins with `-`; and with a blank or a sign of a shell, where it
 is part of an argument, or where a shell (or `watch`, `ssh`) is among the words. In front it has the terminal until it
 ends; in the background it ends with the console, at the latest after a day, and its end is shown. One with `dangerous`
-or `confirm` is confirmed first, and inputs are typed after `:`. A read-only console refuses all. A key that means
-something in the panes of a plugin is refused with its line, also with `override`: move that one in keys.yaml.
+or `confirm` is confirmed first, and inputs are typed after `:`. A read-only console refuses all. As in k9s it gets the
+row of the cursor, also where rows are marked. A key that means something in the panes of a plugin is refused with its
+line, also with `override`: move that one in keys.yaml.
 """
 
 

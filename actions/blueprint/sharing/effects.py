@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,8 @@ def _of_stage(blueprint: Blueprint, stage: Stage) -> Iterator[str]:
         case ManifestsStage() if stage.source is not None:
             pinned = "pinned by SHA-256" if stage.source.is_pinned else "not pinned"
             yield f"applies {stage.source.name} {stage.source.version} from {stage.source.url or 'a mirror'}, {pinned}"
+    if stage.watch is not None and stage.watch.logs is not None and stage.watch.logs.exec:
+        yield f"runs {shlex.join(stage.watch.logs.exec)} in its pods"
     for file in stage.files:
         for document in read_manifests(blueprint.folder, file):
             yield from _of_object(document.value)

@@ -21,7 +21,7 @@ _COPIED = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<rest>[^/].*)")
 """An address as scp(1) writes it."""
 _HOSTED = re.compile(r"(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)+)/(?P<rest>.+)")
 """A host and a path alone, as browsers show them: it is fetched over https."""
-_PLAIN = re.compile(r"[\w./+-]+")
+_PLAIN = re.compile(r"[\w./@+-]+")
 """A ref or a path: with nothing that is an option, a refspec or an expression of git."""
 _FORMS = "Write https://HOST/OWNER/REPOSITORY, git@HOST:OWNER/REPOSITORY or a folder; then @REF and //PATH if need be."
 

@@ -238,7 +238,7 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
 def _has_ended(view: RunView, folder: Path) -> bool:
     """Return whether the embedded account in which a rehearsal made its cluster has certainly ended, and all with it.
 
-    No process listens at its address, which is of this machine alone; another embedded account gets another port.
+    Nothing listens at its address, which is of this machine alone; another embedded account gets another port.
     """
     if not view.is_cost_simulated or view.existing_cluster:
         return False

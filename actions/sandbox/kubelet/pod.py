@@ -13,13 +13,12 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
-from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod_config import FailingProbe, pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
-from actions.sandbox.kubelet.rehearsals import RecordedLog, recorded_log_of
+from actions.sandbox.kubelet.rehearsals import RecordedLog, played_program, recorded_log_of
 from actions.sandbox.model.account import pull_error_of
 from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.files import MemoryVolume
@@ -205,12 +204,8 @@ class PodRun:
             if container.log is not None:
                 container.log.write(step.text.encode())
 
-        recorded, program = self._recorded, program_of(context)
-        if recorded is not None and not container.is_init:
-            container.set_load(recorded.rehearsal.load_of(context.container))
-            program = recorded.replay() if recorded.container == container.spec.name else program
         running = run_program(
-            program,
+            played_program(self._recorded, container, context),
             context,
             self._node_resources.runtime(self._options.speed, self._clock),
             member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",

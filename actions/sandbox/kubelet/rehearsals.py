@@ -6,7 +6,8 @@ No object has anything of it. The labels of the job lead to its run, whose folde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -17,10 +18,20 @@ from actions.base.names import is_segment
 from actions.cluster.kinds import JOBS, find_kind
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, Document, Kind, labels_of, owner_of
+from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.pod_config import PodConfig
 from actions.sandbox.programs.neuron.cores import CORES_OF_A_DEVICE, DEVICE_BYTES
 from actions.sandbox.programs.nvidia import model_of
-from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, NeuronLoad, Program, ProgramStep
+from actions.sandbox.programs.program import (
+    ContainerView,
+    GpuLoad,
+    Load,
+    NeuronLoad,
+    ProcessContext,
+    Program,
+    ProgramStep,
+)
 
 _RUN, _STAGE = "eksml.dev/run", "eksml.dev/stage"
 _MOST_OWNERS = 4
@@ -65,8 +76,24 @@ class RecordedLog(msgspec.Struct, frozen=True):
         return self.rehearsal.exit_code
 
 
-async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -> RecordedLog | None:
+def played_program(recorded: RecordedLog | None, container: ContainerRun, context: ProcessContext) -> Program:
+    """Return what a container runs: the recorded log, with its load, or what its image has."""
+    if recorded is None or container.is_init:
+        return program_of(context)
+    container.set_load(recorded.rehearsal.load_of(context.container))
+    return recorded.replay() if recorded.container == container.spec.name else program_of(context)
+
+
+async def recorded_log_of(
+    pod: Document, config: PodConfig, client: ApiClient, states: Iterable[Path] = ()
+) -> RecordedLog | None:
     """Return what a pod shows of a rehearsal; `None` if its stage has none, or it is not a pod of a run's stage.
+
+    Args:
+        pod: Which.
+        config: The same, decoded.
+        client: Of its cluster.
+        states: State folders in which the run may be; without any, this process's own.
 
     Raises:
         ConsoleError: The API does not answer.
@@ -75,7 +102,8 @@ async def recorded_log_of(pod: Document, config: PodConfig, client: ApiClient) -
     run, stage = labels.get(_RUN, ""), labels.get(_STAGE, "")
     if not is_segment(run):
         return None
-    folder = state_folder() / "runs" / run
+    runs = [state / "runs" / run for state in states or (state_folder(),)]
+    folder = next((one for one in runs if one.exists()), runs[0])
     try:
         rehearsals = decode_json(read_file(folder / "rehearsals.json"), dict[str, PlayedRehearsal])
         found = rehearsals.get(stage)

@@ -49,6 +49,8 @@ class RunningCluster:
     aws_endpoint_url: str
     etcd: str
     audit_log: str
+    homes: str
+    """The folder of the homes of those who rehearse: pods find the recorded logs of their runs there."""
     speed: float
     """By how much what containers print is faster than life."""
 
@@ -73,8 +75,8 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
         stack.push_async_callback(session.aclose)
         await install_definitions(session)
-        logs = private_directory(folder / "containers")
-        containers = Containers(OPTIONS, clock, logs)
+        logs, homes = private_directory(folder / "containers"), private_directory(folder / "homes")
+        containers = Containers(OPTIONS, clock, logs, homes)
         scratch = Path(tempfile.mkdtemp(prefix="realcluster-"))
         stack.callback(shutil.rmtree, scratch)
         socket = await stack.enter_async_context(answering_execs(containers, scratch))
@@ -92,6 +94,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
             aws_endpoint_url=endpoint,
             etcd=plane.etcd,
             audit_log=str(folder / "audit.log"),
+            homes=str(homes),
             speed=OPTIONS.speed,
         )
         write_private(folder / DESCRIPTION, msgspec.json.encode(description))

@@ -29,12 +29,14 @@ class Containers:
         options: Delays and speed.
         clock: Wall time.
         folder: Of the log files.
+        homes: The folder of the homes of those who rehearse.
     """
 
-    def __init__(self, options: SandboxOptions, clock: Clock, folder: Path) -> None:
+    def __init__(self, options: SandboxOptions, clock: Clock, folder: Path, homes: Path) -> None:
         self._options = options
         self._clock = clock
         self._folder = folder
+        self._homes = homes
         self._node_resources = NodeResources()
         self._feeds: dict[str, PodFeed] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -42,7 +44,8 @@ class Containers:
     @asynccontextmanager
     async def serving(self, session: KubeSession) -> AsyncIterator[None]:
         """Watch pods and run them until the context is left."""
-        site = Site(ApiClient(session, self._clock), self._node_resources, self._options, self._clock, self._folder)
+        client = ApiClient(session, self._clock)
+        site = Site(client, self._node_resources, self._options, self._clock, self._folder, self._homes)
         async with watching(session, (PODS, VOLUMES), self._clock) as caches:
 
             def look(pod: Document) -> None:

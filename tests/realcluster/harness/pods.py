@@ -13,12 +13,12 @@ from actions.base.errors import UnreachableError
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, Document, Kind
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
-from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
+from actions.sandbox.kubelet.rehearsals import RecordedLog, played_program, recorded_log_of
 from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.files import MemoryVolume
 from actions.sandbox.programs.program import ProgramStep
@@ -42,6 +42,8 @@ class Site:
     clock: Clock
     folder: Path
     """Of the log files."""
+    homes: Path
+    """The folder of the homes of those who rehearse."""
 
 
 class PodFeed:
@@ -57,6 +59,7 @@ class PodFeed:
         self._is_started = asyncio.Event()
         self._volumes: dict[str, MemoryVolume] = {}
         self._transitions: dict[str, tuple[str, str]] = {}
+        self._recorded: RecordedLog | None = None
 
     def container(self, name: str) -> ContainerRun | None:
         """The container of that name."""
@@ -73,6 +76,8 @@ class PodFeed:
             await self._prepare(stack)
             await self._is_started.wait()
             await self._mount()
+            states = sorted(self._site.homes.glob("*/state/eksml-tui"))
+            self._recorded = await recorded_log_of(self._pod, self.spec, self._client, states)
             try:
                 async with asyncio.TaskGroup() as group:
                     for container in self.containers:
@@ -157,7 +162,7 @@ class PodFeed:
 
         try:
             code = await run_program(
-                program_of(context),
+                played_program(self._recorded, container, context),
                 context,
                 self._site.node_resources.runtime(self._site.options.speed, self._site.clock),
                 member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",

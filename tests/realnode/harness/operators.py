@@ -52,6 +52,10 @@ OPERATORS = (
         "/vc-webhook-manager",
         has_certificate_script=True,
     ),
+    OperatorImage("registry.k8s.io/jobset/jobset:v0.12.0", "jobset", "/manager", user="65532:65532"),
+    OperatorImage(
+        "ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0", "trainer", "/manager", user="65532:65532"
+    ),
 )
 """Of the operators that blueprints install, at the versions that they pin."""
 _SHELL_LINKS = {f"/bin/{name}": "busybox" for name in ("base64", "cat", "sh", "tr")}

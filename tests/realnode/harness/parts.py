@@ -34,13 +34,13 @@ PARTS = (
     _part("mpi-operator", {"mpi-operator": "github.com/kubeflow/mpi-operator/cmd/mpi-operator"}),
     _part("kuberay", {"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"}),
     _VOLCANO,
+    _part("jobset", {"jobset": "sigs.k8s.io/jobset"}),
+    _part("trainer", {"trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
     _part("registry", {"registry": "realnode/registry"}),
 )
 
 PARTS_OF_TODAY = (
     _part("kueue", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}),
-    _part("jobset", {"jobset": "sigs.k8s.io/jobset"}),
-    _part("trainer", {"trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
     _part("lws", {"lws": "sigs.k8s.io/lws/cmd"}),
     _part("karpenter", {"karpenter": "sigs.k8s.io/karpenter/kwok"}),
     *(part for part in realcluster.PARTS if part.name == "kwok"),

@@ -26,8 +26,9 @@ class _Place:
     """In the module: the file or the folder that the address names."""
 
 
-# JobSet and Trainer run at other versions than blueprints pin: see today.py.
 _PLACES = {
+    "jobset": _Place(REALNODE / "jobset", "sigs.k8s.io/jobset", "config/components"),
+    "kubeflow-trainer": _Place(REALNODE / "trainer", "github.com/kubeflow/trainer/v2", "manifests"),
     "kuberay": _Place(REALNODE / "kuberay", "github.com/ray-project/kuberay/ray-operator", "config"),
     "mpi-operator": _Place(
         REALNODE / "mpi-operator", "github.com/kubeflow/mpi-operator", "deploy/v2beta1/mpi-operator.yaml"

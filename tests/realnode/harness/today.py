@@ -29,10 +29,8 @@ class TodaysOperator:
     """The folder of the kustomization, below the tree."""
     image: str
     """Of the release."""
-    image_there: str = ""
-    """As the kustomization has it where that is another one."""
-    without: str = ""
-    """The resource of the kustomization that would be fetched."""
+    image_there: str
+    """As the kustomization has it."""
 
     def manifests(self) -> list[dict[str, Any]]:
         """Return all its objects, in the order in which they can be made."""
@@ -43,13 +41,9 @@ class TodaysOperator:
                 target = tree / path.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, target)
-            kustomization = tree / self.overlay / "kustomization.yaml"
-            lines = kustomization.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if not (self.without and self.without in line)]
-            kustomization.write_text("\n".join(kept), encoding="utf-8")
-            argv = [program("kubectl"), "kustomize", str(kustomization.parent)]
+            argv = [program("kubectl"), "kustomize", str(tree / self.overlay)]
             made = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-        return list(yaml.safe_load_all(made.replace(self.image_there or self.image, self.image)))
+        return list(yaml.safe_load_all(made.replace(self.image_there, self.image)))
 
 
 _STAGING = "us-central1-docker.pkg.dev/k8s-staging-images"
@@ -63,22 +57,6 @@ TODAYS_OPERATORS = (
         image_there=f"{_STAGING}/kueue/kueue:main",
     ),
     TodaysOperator(
-        "jobset",
-        "sigs.k8s.io/jobset",
-        tree="config",
-        overlay="default",
-        image="registry.k8s.io/jobset/jobset:v0.8.2",
-        image_there=f"{_STAGING}/jobset/jobset:main",
-    ),
-    TodaysOperator(
-        "trainer",
-        "github.com/kubeflow/trainer/v2",
-        tree="manifests",
-        overlay="overlays/manager",
-        image="ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.0.0",
-        without="third-party/jobset",
-    ),
-    TodaysOperator(
         "lws",
         "sigs.k8s.io/lws",
         tree="config",
@@ -87,7 +65,6 @@ TODAYS_OPERATORS = (
         image_there=f"{_STAGING}/lws/lws:main",
     ),
 )
-"""Trainer needs JobSet before it."""
 IMAGES_OF_TODAY = (
     *(OperatorImage(each.image, each.name, "/manager", user="65532:65532") for each in TODAYS_OPERATORS),
     OperatorImage("docker.io/realnode/karpenter:v1.14.0", "karpenter", "/karpenter", user="65532:65532"),

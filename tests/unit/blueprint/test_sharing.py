@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def repository(tmp_path: Path) -> Path:
         ("git@github.com:acme/ml//a", Origin("git@github.com:acme/ml", "", "a")),
         ("ssh://git@host:2222/acme/ml@main", Origin("ssh://git@host:2222/acme/ml", "main")),
         ("/srv/ml@v1//a", Origin("/srv/ml", "v1", "a")),
+        ("/srv/ml@llama@1.2", Origin("/srv/ml", "llama@1.2")),
     ],
 )
 def test_an_address_is_read_and_written_alike(text: str, origin: Origin) -> None:
@@ -253,6 +255,38 @@ def test_added_updated_and_removed(repository: Path, home: Path, capsys: pytest.
     assert main(["blueprints", "remove", "hello", "--yes"]) == 0
     assert not (home / "hello").exists()
     assert read_pins(home) == {}
+
+
+def test_what_was_killed_after_its_pin_is_added_or_updated_again(
+    repository: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = f"{repository}//esm/hello"
+    for again in (["add", place], ["update", "hello"]):
+        assert main(["blueprints", "add", place, "--yes"]) == 0
+        shutil.rmtree(home / "hello")
+        assert main(["blueprints", *again, "--yes"]) == 0
+        assert digest_of_folder(home / "hello") == read_pins(home)["hello"].sha256
+        assert main(["blueprints", "remove", "hello"]) == 0
+    assert "is as it was" not in capsys.readouterr().err
+
+
+def test_one_that_cannot_be_read_any_more_is_listed_as_changed(
+    repository: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["blueprints", "add", f"{repository}//esm/hello", "--yes"]) == 0
+    (home / "hello" / "data").symlink_to("/etc")
+    capsys.readouterr()
+    assert main(["blueprints", "list"]) in {0, 2}
+    assert "bionemo-esm1nv" in capsys.readouterr().out
+    assert main(["blueprints", "remove", "hello", "--yes"]) == 0
+    assert not (home / "hello").exists()
+
+
+def test_programs_in_pods_are_among_what_it_may_do(repository: Path) -> None:
+    folder = repository / "esm" / "hello"
+    watch = "    watch: {logs: {exec: [tail, -f, /var/log/a b], pod: app=hello}}\n"
+    (folder / "blueprint.yaml").write_text(BLUEPRINT + watch)
+    assert "runs tail -f '/var/log/a b' in its pods" in effects_of(load_blueprint(folder))
 
 
 def test_a_place_that_is_taken_is_not_written_over(repository: Path, home: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from tui.cli.arguments import VERSION, parser, subcommands_of
@@ -17,6 +18,8 @@ from tui.cli.options import known_words
 _NAME = "eksml-tui"
 _BAR = "\\|"
 """A bar within a table's cell."""
+_OFTEN = 5
+"""An option of so many commands is described once."""
 _EXIT_CODES = (
     ("0", "Done, or passed."),
     ("1", "It could not be done; the sentence on stderr has the remedy."),
@@ -79,8 +82,9 @@ def command_line_page() -> str:
         "",
     ]
     lines += ["These have the same meaning in each command that has them, and stand only here:", ""]
-    shared = [option for action in top._actions for option in action.option_strings]  # noqa: SLF001
-    return "\n".join([*lines, *_options_table(top, ()), *_sections(top, (), shared)])
+    own = _rows(top)
+    shared = own + [row for row, uses in Counter(_rows_below(top)).items() if uses >= _OFTEN and row not in own]
+    return "\n".join([*lines, *_table(shared), *_sections(top, (), shared)])
 
 
 def _sections(command: argparse.ArgumentParser, words: tuple[str, ...], shared: Collection[str]) -> Iterator[str]:
@@ -89,19 +93,26 @@ def _sections(command: argparse.ArgumentParser, words: tuple[str, ...], shared: 
         yield from (f"## {' '.join(path)}", "", below.description or "", "")
         if lines := EXAMPLES.get(" ".join(path)):
             yield from (*(f"    {line}" for line in lines), "")
-        yield from _options_table(below, shared)
+        yield from _table([row for row in _rows(below) if row not in shared])
         yield from _sections(below, path, shared)
 
 
-def _options_table(command: argparse.ArgumentParser, without: Collection[str]) -> Iterator[str]:
-    hidden = {"-h", *without}
-    rows = [each for each in command._actions if _is_described(each) and hidden.isdisjoint(each.option_strings)]  # noqa: SLF001
+def _rows_below(command: argparse.ArgumentParser) -> Iterator[str]:
+    for below in subcommands_of(command).values():
+        yield from _rows(below)
+        yield from _rows_below(below)
+
+
+def _rows(command: argparse.ArgumentParser) -> list[str]:
+    described = [each for each in command._actions if _is_described(each) and "-h" not in each.option_strings]  # noqa: SLF001
+    # a bar ends a cell, also within code
+    cells = [(f"`{' '.join(filter(None, _label(each)))}`", _help_of(each).replace("|", _BAR)) for each in described]
+    return [f"| {label.replace('|', f'`{_BAR}`')} | {meaning} |" for label, meaning in cells]
+
+
+def _table(rows: Collection[str]) -> Iterator[str]:
     if rows:
-        yield from ("| word | means |", "| --- | --- |")
-        for action in rows:
-            cells = (f"`{' '.join(filter(None, _label(action)))}`", _help_of(action))
-            yield f"| {' | '.join(cell.replace('|', _BAR) for cell in cells)} |"
-        yield ""
+        yield from ("| word | means |", "| --- | --- |", *rows, "")
 
 
 def _head() -> Iterator[str]:
@@ -156,8 +167,7 @@ def _is_described(action: argparse.Action) -> bool:
 
 
 def _help_of(action: argparse.Action) -> str:
-    text = action.help or ""
-    return text % {"prog": _NAME} if "%(" in text else text
+    return (action.help or "") % {"prog": _NAME}
 
 
 def _label(action: argparse.Action) -> tuple[str, str]:

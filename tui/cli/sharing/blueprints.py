@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock, format_rfc3339
 from actions.base.errors import BlueprintError, ConfigError, RefusedError, UnknownNameError, UsageError
-from actions.base.files import config_folder, private_directory, read_file, shipped_blueprints
+from actions.base.files import config_folder, read_file, shipped_blueprints
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.copied_files import copied_files
@@ -55,12 +55,13 @@ def update_blueprints(options: Namespace) -> int:
         with fetched(origin, folder) as found:
             if found.blueprint.id != name:
                 raise BlueprintError(f"{origin} is now {found.blueprint.id}, not {name}.", hint="Add it under that id.")
-            if digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
+            is_there = (folder / name).exists()  # an update that was killed leaves the pin alone
+            if is_there and digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
                 _say(f"{name} is as it was at {pin.commit[:12]}.")
                 continue
             for line in _difference(folder / name, found.blueprint.folder):
                 sys.stdout.write(f"{plain_text(line.rstrip(chr(10)))}\n")
-            before = set(effects_of(Catalogue([folder]).find(name))) if (folder / name).exists() else set()
+            before = set(effects_of(Catalogue([folder]).find(name))) if is_there else set()
             if new := [line for line in effects_of(found.blueprint) if line not in before]:
                 _say("It now also")
                 for line in new:
@@ -81,7 +82,8 @@ def remove_blueprint(options: Namespace) -> int:
         raise RefusedError(
             f"{folder / options.blueprint} was changed after it was added.", hint="Keep a copy, then add --yes."
         )
-    shutil.rmtree(folder / options.blueprint, ignore_errors=True)
+    if (folder / options.blueprint).exists():
+        shutil.rmtree(folder / options.blueprint)
     write_pins(folder, {name: kept for name, kept in pins.items() if name != options.blueprint})
     return 0
 
@@ -104,7 +106,10 @@ def own_pins() -> dict[str, Pin]:
 
 def is_changed(name: str, pin: Pin, folder: Path) -> bool:
     """Return whether a blueprint's files are not those that were added; of one that is gone, no."""
-    return (folder / name).exists() and digest_of_folder(folder / name) != pin.sha256
+    try:
+        return (folder / name).exists() and digest_of_folder(folder / name) != pin.sha256
+    except (BlueprintError, OSError):  # nothing that cannot be read was added
+        return True
 
 
 def _own_folder() -> Path:
@@ -112,7 +117,7 @@ def _own_folder() -> Path:
 
 
 def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
-    """Move the files to their place, then pin them. What is killed between the two is added or updated again."""
+    """Pin the files, then move them to their place: with the pin alone, `add` and `update` bring them again."""
     name, fresh = found.blueprint.id, found.blueprint.folder
     pin = Pin(
         origin.repository,
@@ -122,10 +127,10 @@ def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
         sha256=digest_of_folder(fresh),
         added_at=format_rfc3339(SystemClock().now()),
     )
+    write_pins(folder, read_pins(folder) | {name: pin})
     if (folder / name).exists():
         (folder / name).rename(fresh.parent / "before")
-    fresh.rename(private_directory(folder) / name)
-    write_pins(folder, read_pins(folder) | {name: pin})
+    fresh.rename(folder / name)
 
 
 def _require_free(name: str, folder: Path) -> None:

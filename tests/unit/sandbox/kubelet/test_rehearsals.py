@@ -117,3 +117,12 @@ def test_the_load_is_a_share_of_the_devices_that_are_there() -> None:
     assert rehearsal.load_of(container) == GpuLoad(50, 23028 * 50 // 100)
     assert rehearsal.load_of(on_gpus) == GpuLoad(50, 81559 * 50 // 100)
     assert rehearsal.load_of(on_neuron) == NeuronLoad(50.0, 8192, command="train")
+
+
+async def test_the_run_may_be_that_of_another_home(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes, pod = [Path("/absent"), state_folder()], a_pod("train-xk4z2")
+    monkeypatch.setenv("XDG_STATE_HOME", str(run))
+    assert await found_of(pod) is None
+    found = await recorded_log_of(pod, pod_config(pod), cast(ApiClient, _Api()), homes)
+    assert found is not None
+    assert found.text.startswith("rank 0")

@@ -1,0 +1,1 @@
+"""TorchTitan's place: its command line and its log."""
