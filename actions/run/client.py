@@ -21,6 +21,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.run.context.operator import present_operator
 from actions.run.context.secrets import referenced_environment
 from actions.run.engine.systemd import start_service
+from actions.run.journal.embedded import account_has_ended
 from actions.run.journal.folder import (
     ENDPOINT_VARIABLE,
     has_room,
@@ -342,6 +343,11 @@ def send_request(
     deed = f"{kind.value} of {folder.name}"
     view = _own_run(folder, deed)
     refuse_unfit(view, kind, plan_hash=plan_hash)
+    if kind is RequestKind.TEARDOWN and account_has_ended(view, folder):
+        raise RefusedError(
+            f"The embedded account of run {view.id} has ended, and all that the run made in it: nothing is left.",
+            hint=f"Forget the run: eksml-tui runs rm {view.id} --confirm {view.id}",
+        )
     if kind is RequestKind.TEARDOWN and not (even_if_shared or view.even_if_shared):
         from actions.run.teardown.sharing import refuse_shared
 

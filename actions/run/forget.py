@@ -12,6 +12,7 @@ import msgspec
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
+from actions.run.journal.embedded import account_has_ended
 from actions.run.journal.folder import allocated_bytes, journal_path, put_aside_of, remove_folder
 from actions.run.journal.reader import RunReader, load_run
 from actions.run.state.view import OVER, NoticeKind, RunView
@@ -64,6 +65,7 @@ def survey_run(folder: Path) -> Forgettable:
     # What a copy names, or a run that another machine has from the store, is not this folder's to account for.
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     is_spare = _is_spare(folder, view)
+    has_ended = account_has_ended(view, folder)
     sizes, aside = _sizes(folder), tuple(put_aside_of(folder))
     return Forgettable(
         id=view.id,
@@ -71,13 +73,19 @@ def survey_run(folder: Path) -> Forgettable:
         state=view.state.value,
         files=len(sizes),
         size_bytes=sum(sizes.values()),
-        obstacles=() if is_taken or is_spare else (*_life_of(folder, view), *_left_of(folder, view)),
+        obstacles=(
+            ()
+            if is_taken or is_spare
+            else (*_life_of(folder, view, has_ended=has_ended), *(() if has_ended else _left_of(folder, view)))
+        ),
         output_bytes=_sum_below(sizes, folder / "output"),
         records=view.last_seq,
         store=view.store,
         remedy=(
             f"Bring it there first: eksml-tui runs resume {view.id}"
             if _is_store_behind(view)
+            else "Its embedded account has ended, and nothing that it made is left: end that process."
+            if has_ended
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
         is_anothers=is_taken or is_spare,
@@ -135,7 +143,7 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
     return found
 
 
-def _life_of(folder: Path, view: RunView) -> Iterator[str]:
+def _life_of(folder: Path, view: RunView, *, has_ended: bool) -> Iterator[str]:
     if folder.is_symlink():
         yield "its folder is a link to another one, which is to be removed by hand"
     reader = RunReader(folder)
@@ -146,7 +154,7 @@ def _life_of(folder: Path, view: RunView) -> Iterator[str]:
             return
     finally:
         reader.close()
-    if view.state not in OVER:
+    if view.state not in OVER and not has_ended:
         yield f"it is {view.state.value}, and a runner may go on with it"
     if _is_store_behind(view):
         yield f"its store {view.store} may not have its end, which others would see at work, and lost, for good"

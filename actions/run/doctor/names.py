@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
-from actions.base.decoding import decode_json
 from actions.base.errors import ConsoleError, MissingError, RefusedError
-from actions.base.files import read_file
 from actions.base.wording import listed
 from actions.blueprint.parts import Scalar
 from actions.blueprint.stages import TerraformStage
@@ -26,7 +21,7 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 from actions.run.doctor.account import Caller
 from actions.run.doctor.launch import PlannedLaunch
 from actions.run.doctor.report import Question
-from actions.run.journal.folder import environment_path
+from actions.run.journal.embedded import account_has_ended
 from actions.run.journal.reader import RunSummary, load_run
 from actions.run.paid import paid_of
 from actions.run.state.records import CheckResult
@@ -35,7 +30,6 @@ from actions.run.summaries import list_runs
 
 _SHOWN = 5
 """The most names in a sentence."""
-_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 1.0
 OTHER_RUNS = "other runs"
 """The name of the check for other runs of this machine, by which it is waived."""
 
@@ -216,7 +210,7 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
         except ConsoleError as error:
             unsure = unsure or f"The run {run.id} cannot be read: {error.message}"
             continue
-        if view.is_cost_simulated != launch.is_cost_simulated or _has_ended(view, run.folder):
+        if view.is_cost_simulated != launch.is_cost_simulated or account_has_ended(view, run.folder):
             continue
         is_in_place = (view.blueprint_id, view.cluster.namespace) == (launch.blueprint.id, launch.namespace)
         if is_in_place and run.taken_by:
@@ -233,24 +227,6 @@ def runs_observation(launch: PlannedLaunch, runs: Sequence[RunSummary]) -> Obser
     if unsure:
         return unknown(unsure, remedy="Look at it: eksml-tui runs list --cluster")
     return passed(f"No other run of {launch.blueprint.id} is in {launch.namespace} of {launch.cluster}.")
-
-
-def _has_ended(view: RunView, folder: Path) -> bool:
-    """Return whether the embedded account in which a rehearsal made its cluster has certainly ended, and all with it.
-
-    Nothing listens at its address, which is of this machine alone; another embedded account gets another port.
-    """
-    if not view.is_cost_simulated or view.existing_cluster:
-        return False
-    try:
-        kept = decode_json(read_file(environment_path(folder)), dict[str, str])
-        address = urlsplit(kept.get("AWS_ENDPOINT_URL", ""))
-        host, port = address.hostname or "", address.port or 0
-    except (OSError, ValueError, msgspec.DecodeError):
-        return False
-    with socket.socket() as probe:
-        probe.settimeout(_LOOPBACK_SECONDS)
-        return host == _LOOPBACK and probe.connect_ex((host, port)) == errno.ECONNREFUSED
 
 
 def jobs_of(view: RunView) -> list[str]:

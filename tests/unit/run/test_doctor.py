@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.base.errors import AccessError, BlueprintError
+from actions.base.errors import AccessError, BlueprintError, RefusedError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import Catalogue, load_blueprint
 from actions.blueprint.parameters import bind
@@ -25,6 +25,7 @@ from actions.blueprint.stages import ImageStage
 from actions.cloud.account import CallerIdentity
 from actions.cluster.auth.kubeconfig import ClusterTarget, ContextParts
 from actions.run.checks.observation import failed, passed, unknown
+from actions.run.client import send_request
 from actions.run.context.access import ClusterConnection
 from actions.run.doctor import names
 from actions.run.doctor.account import Caller, credential_lines, end_observation, own_checks
@@ -39,9 +40,10 @@ from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
+from actions.run.forget import forget_run
 from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import PaidThing, RunPaid
-from actions.run.state.records import CheckResult, Operator
+from actions.run.state.records import CheckResult, Operator, RequestKind
 from actions.run.state.view import RunState
 from actions.run.store.elsewhere import note_elsewhere
 from tests.support.account import REGION, an_account, an_image, client
@@ -278,7 +280,7 @@ async def test_a_rehearsal_whose_embedded_account_has_ended_is_in_nobodys_place(
     launch = a_launch("bionemo-esm1nv", preset="rehearsal")
     with socket.create_server(("127.0.0.1", 0)) as account:
         address = f"http://127.0.0.1:{account.getsockname()[1]}/aws"
-        create_run(
+        folder = create_run(
             LaunchOrder(
                 load_blueprint(shipped_blueprints() / "bionemo-esm1nv"),
                 launch.binding,
@@ -288,7 +290,14 @@ async def test_a_rehearsal_whose_embedded_account_has_ended_is_in_nobodys_place(
             )
         )
         assert (await check_runs(launch)).result is CheckResult.FAILED
+        with pytest.raises(RefusedError, match="cannot be forgotten: it is waiting"):
+            forget_run(folder, confirm=folder.name)
     assert (await check_runs(launch)).result is CheckResult.PASSED
+    with pytest.raises(RefusedError, match=r"embedded account of run .* has ended") as refused:
+        send_request(folder, RequestKind.TEARDOWN)
+    assert refused.value.hint == f"Forget the run: eksml-tui runs rm {folder.name} --confirm {folder.name}"
+    forget_run(folder, confirm=folder.name)
+    assert not folder.exists()
 
 
 async def test_storage_that_a_torn_down_run_keeps_for_the_cluster_is_named_with_its_price(

@@ -1,0 +1,35 @@
+"""The embedded account of a rehearsal: whether it is still there."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from actions.base.decoding import decode_json
+from actions.base.files import read_file
+from actions.run.journal.folder import environment_path
+from actions.run.state.view import RunView
+
+_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 1.0
+
+
+def account_has_ended(view: RunView, folder: Path) -> bool:
+    """Return whether the embedded account in which a rehearsal made its cluster has certainly ended, and all with it.
+
+    Nothing listens at its address, which is of this machine alone; another embedded account gets another port.
+    """
+    if not view.is_cost_simulated or view.existing_cluster:
+        return False
+    try:
+        kept = decode_json(read_file(environment_path(folder)), dict[str, str])
+        address = urlsplit(kept.get("AWS_ENDPOINT_URL", ""))
+        host, port = address.hostname or "", address.port or 0
+    except (OSError, ValueError, msgspec.DecodeError):
+        return False
+    with socket.socket() as probe:
+        probe.settimeout(_LOOPBACK_SECONDS)
+        return host == _LOOPBACK and probe.connect_ex((host, port)) == errno.ECONNREFUSED
