@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.sources import ROOT, modules_of
+from tui.cli.arguments import parse_arguments
 
 _PLACES = ("actions", "assets", "blueprints", "docs", "tests", "tui", ".ci")
 _ENDINGS = frozenset({".md", ".py", ".yaml", ".toml", ".tcss", ".tf", ".json", ""})
@@ -162,3 +164,27 @@ def test_a_citation_that_leads_nowhere_is_found(text: str, wrong: list[str], tmp
     path = tmp_path / "module.py"
     path.write_text(text, encoding="utf-8")
     assert complaints(path) == wrong
+
+
+def commands(text: str) -> Iterator[str]:
+    """The command lines of a page's blocks, without what is said behind them; those with «[OPTION]» are forms."""
+    for line in text.replace("\\\n", " ").splitlines():
+        if found := re.match(r"(?:\$ |    |)eksml-tui ([^(].*)", line):
+            command = re.split(r"\s{2,}|\s[|>#;]|&&", found[1])[0]
+            if not re.search(r"[\[…<]", command):
+                yield command
+
+
+def test_the_command_line_takes_every_command_that_a_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [
+        (path, command) for path in files() if path.suffix == ".md" for command in commands(path.read_text("utf-8"))
+    ]
+    refused = []
+    for path, command in shown:
+        try:
+            parse_arguments(shlex.split(command))
+        except SystemExit as end:
+            if end.code:
+                refused.append(f"{path.name}: {command}: {capsys.readouterr().err}")
+    assert refused == []
+    assert len(shown) > 150
