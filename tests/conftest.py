@@ -86,6 +86,13 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readonly, "_promise", readonly._Promise())
 
 
+@pytest.fixture
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home folder and folders of state and settings of the test's own."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
 _STARTED = StartCounter()
 
 

@@ -118,7 +118,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         rules=_list(document, "rules", ParameterRule),
         holdings=_section(document, "holdings", Holding),
         secrets=_section(document, "secrets", SecretObject),
-        results=_optional(document, "results", Results),
+        results=_results(document),
         stages=_list(document, "stages", AnyStage),
         presets=_section(document, "presets", Preset),
         folder=folder,
@@ -147,9 +147,9 @@ def _section(document: Document, key: str, kind: type[T]) -> dict[str, T]:
     return {name: _convert(document, item, kind, (key, name)) for name, item in value.items()}
 
 
-def _optional(document: Document, key: str, kind: type[T]) -> T | None:
-    value = document.value.get(key)
-    return None if value is None else _convert(document, value, kind, (key,))
+def _results(document: Document) -> Results | None:
+    value = document.value.get("results")
+    return None if value is None else _convert(document, value, Results, ("results",))
 
 
 def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:

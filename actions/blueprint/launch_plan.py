@@ -32,6 +32,7 @@ from actions.blueprint.parameters import Binding, bind, holds, reason_to_skip
 from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, templates_of
+from actions.cluster.pod_roles import pod_roles
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.node_amounts import allocatable_of
 from actions.fleet.placement import requests_of
@@ -61,42 +62,13 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
 
 def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
     """Yield each pod template of an object with the pods that it stands for, and how many of them run at least."""
-    spec = manifest.get("spec") or {}
-    groups = list(_replica_groups(spec.get("rayClusterSpec") or spec))
-    if groups:
-        yield from groups
-        return
     if manifest.get("kind") == "Pod":
         yield 1, 1, manifest
         return
-    count = int(spec.get("parallelism", spec.get("replicas", 1)))
-    for template in templates_of(manifest):
-        yield count, min(count, 1), template
-
-
-def _replica_groups(spec: Mapping[str, Any]) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    fewest = (spec.get("elasticPolicy") or {}).get("minReplicas")
-    for replicas in (value for key, value in spec.items() if key.endswith("eplicaSpecs")):
-        for group in replicas.values() if isinstance(replicas, dict) else replicas or ():  # HyperPod has a list
-            count = int(group.get("replicas", 1))
-            yield count, count if fewest is None else min(count, int(fewest)), group.get("template") or {}
-    for task in spec.get("tasks") or ():  # of Volcano
-        yield int(task.get("replicas", 1)), int(task.get("minAvailable", task.get("replicas", 1))), task["template"]
-    for job in spec.get("replicatedJobs") or ():  # of a JobSet
-        inner = job["template"]["spec"]
-        count = int(job.get("replicas", 1)) * int(inner.get("parallelism", 1))
-        yield count, count, inner["template"]
-    group = spec.get("leaderWorkerTemplate")
-    if group:
-        count, workers = int(spec.get("replicas", 1)), int(group.get("size", 1)) - 1
-        yield count, min(count, 1), group.get("leaderTemplate") or group["workerTemplate"]
-        yield count * workers, min(count, 1) * workers, group["workerTemplate"]
-    head = spec.get("headGroupSpec")
-    if head:
-        yield 1, 1, head.get("template") or {}
-    for group in spec.get("workerGroupSpecs") or ():
-        fewest = int(group.get("minReplicas", 1))
-        yield int(group.get("replicas", fewest)), fewest, group.get("template") or {}
+    roles = [role for role in pod_roles(manifest) if role.is_template]
+    yield from ((role.total, role.least, role.template) for role in roles)
+    for template in templates_of(manifest) if not roles else ():
+        yield 1, 1, template
 
 
 def _instance_type(spec: Mapping[str, Any]) -> str:

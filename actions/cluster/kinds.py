@@ -20,6 +20,30 @@ LOST_UPDATE = "the object has been modified; please apply your changes to the la
 """In the error of an update that came too late: the controller tries it again, and KubeRay says `failed` until then."""
 
 
+class PodsAt(msgspec.Struct, frozen=True):
+    """The place of a template of pods in an object, and the fields with their number.
+
+    Args:
+        template: Its path; `*` stands for each key of a mapping and each item of a list, whose name is the role.
+        role: The role, where no name in the object is.
+        counts: Fields beside it with the number; the first that is there counts.
+        groups: The field with the number of its groups: beside the item of `*`, or a path.
+        but_for: The path of a template that the first pod of each group is made of, if it is there.
+        bounds: Fields with the least and the greatest number: beside it, or paths.
+        least: As many as the job needs to run, of groups if there are some; `None` for all.
+        is_container: It is not a template but like a container of one.
+    """
+
+    template: str
+    role: str = ""
+    counts: tuple[str, ...] = ("replicas",)
+    groups: str = ""
+    but_for: str = ""
+    bounds: tuple[str, str] = ("", "")
+    least: int | None = None
+    is_container: bool = False
+
+
 class KubeKind(msgspec.Struct, frozen=True):
     """One kind of object.
 
@@ -44,6 +68,7 @@ class KubeKind(msgspec.Struct, frozen=True):
         suspended_by: The path of the field that ends its pods and keeps the object: a flag, or the replicas. Empty if
             there is none.
         suspending: The actions of Volcano's Commands that suspend and resume it, where no field does.
+        pods: The templates of its pods.
     """
 
     group: str
@@ -64,6 +89,7 @@ class KubeKind(msgspec.Struct, frozen=True):
     wait_for: str = "condition=Ready"
     suspended_by: str = ""
     suspending: tuple[str, ...] = ()
+    pods: tuple[PodsAt, ...] = ()
 
     @property
     def name(self) -> str:
@@ -101,6 +127,22 @@ _SUCCEEDED = "condition=Succeeded"
 _SUSPEND, _POLICY = "spec.suspend", "spec.runPolicy.suspend"
 _JOB_NAME, _TRAINING_NAME = "batch.kubernetes.io/job-name", "training.kubeflow.org/job-name"
 _JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+_TEMPLATE = "spec.template"
+_PLAIN = (PodsAt(_TEMPLATE, least=1),)
+_RAY_BOUNDS = ("minReplicas", "maxReplicas")
+_OF_JOBS = PodsAt(
+    "spec.replicatedJobs.*.template.spec.template", counts=("parallelism", "completions"), groups="replicas"
+)
+_LEADER = "spec.leaderWorkerTemplate.leaderTemplate"
+
+
+def _of_ray(path: str) -> tuple[PodsAt, ...]:
+    """The pods of a RayCluster."""
+    return (
+        PodsAt(f"{path}.headGroupSpec.template", "head", ()),
+        PodsAt(f"{path}.workerGroupSpecs.*.template", counts=("replicas", *_RAY_BOUNDS), bounds=_RAY_BOUNDS, least=1),
+    )
+
 
 JOBS = (
     KubeKind(
@@ -111,6 +153,7 @@ JOBS = (
         labels_pods=_JOB_NAME,
         wait_for="condition=Complete",
         suspended_by=_SUSPEND,
+        pods=(PodsAt(_TEMPLATE, counts=("parallelism", "completions"), least=1),),
     ),
     KubeKind(
         "kubeflow.org",
@@ -120,6 +163,12 @@ JOBS = (
         labels_pods=_TRAINING_NAME,
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
+        pods=(
+            PodsAt(
+                "spec.pytorchReplicaSpecs.*.template",
+                bounds=("spec.elasticPolicy.minReplicas", "spec.elasticPolicy.maxReplicas"),
+            ),
+        ),
     ),
     KubeKind(
         "kubeflow.org",
@@ -132,6 +181,7 @@ JOBS = (
         labels_pods=_TRAINING_NAME,
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
+        pods=(PodsAt("spec.mpiReplicaSpecs.*.template"),),
     ),
     KubeKind(
         "ray.io",
@@ -144,6 +194,7 @@ JOBS = (
         lead="submitter",
         wait_for="jsonpath='{.status.jobDeploymentStatus}'=Complete",
         suspended_by=_SUSPEND,
+        pods=(*_of_ray("spec.rayClusterSpec"), PodsAt("spec.submitterPodTemplate", "submitter", ())),
     ),
     KubeKind(
         "ray.io",
@@ -154,6 +205,7 @@ JOBS = (
         labels_pods="ray.io/cluster",
         wait_for="jsonpath='{.status.state}'=ready",
         suspended_by=_SUSPEND,
+        pods=_of_ray("spec"),
     ),
     KubeKind(
         "kubeflow.org",
@@ -163,6 +215,7 @@ JOBS = (
         labels_pods=_TRAINING_NAME,
         wait_for=_SUCCEEDED,
         suspended_by=_POLICY,
+        pods=(PodsAt("spec.tfReplicaSpecs.*.template"),),
     ),
     KubeKind(
         "trainer.kubeflow.org",
@@ -176,6 +229,7 @@ JOBS = (
         labels_pods=_JOBSET_NAME,
         wait_for="condition=Complete",
         suspended_by=_SUSPEND,
+        pods=(_OF_JOBS, PodsAt("spec.trainer", "worker", ("numNodes",), is_container=True)),
     ),
     KubeKind(
         "jobset.x-k8s.io",
@@ -187,6 +241,7 @@ JOBS = (
         labels_pods=_JOBSET_NAME,
         wait_for="condition=Completed",
         suspended_by=_SUSPEND,
+        pods=(_OF_JOBS,),
     ),
     KubeKind(
         "batch.volcano.sh",
@@ -198,6 +253,7 @@ JOBS = (
         labels_pods="volcano.sh/job-name",
         wait_for="jsonpath='{.status.state.phase}'=Completed",
         suspending=("AbortJob", "ResumeJob"),
+        pods=(PodsAt("spec.tasks.*.template", bounds=("minAvailable", "")),),
     ),
     KubeKind(
         "leaderworkerset.x-k8s.io",
@@ -209,6 +265,10 @@ JOBS = (
         labels_pods="leaderworkerset.sigs.k8s.io/name",
         wait_for="condition=Available",
         suspended_by="spec.replicas",
+        pods=(
+            PodsAt(_LEADER, "leader", (), groups="spec.replicas", least=1),
+            PodsAt("spec.leaderWorkerTemplate.workerTemplate", "worker", ("size",), "spec.replicas", _LEADER, least=1),
+        ),
     ),
     KubeKind(
         "sagemaker.amazonaws.com",
@@ -219,6 +279,7 @@ JOBS = (
         pods_from="jobPods.name",
         wait_for="condition=Complete",
         suspended_by=_POLICY,
+        pods=(PodsAt("spec.replicaSpecs.*.template"),),
     ),
 )
 """Work that runs on pods. A diagnosis lists all of it."""
@@ -250,10 +311,11 @@ _OTHERS = (
         pod_owners=("ReplicaSet",),
         wait_for="condition=Available",
         suspended_by="spec.replicas",
+        pods=_PLAIN,
     ),
-    KubeKind("apps", "ReplicaSet", "replicasets", short_names=("rs",)),
-    KubeKind("apps", "StatefulSet", "statefulsets", short_names=("sts",), suspended_by="spec.replicas"),
-    KubeKind("apps", "DaemonSet", "daemonsets", short_names=("ds",)),
+    KubeKind("apps", "ReplicaSet", "replicasets", short_names=("rs",), pods=_PLAIN),
+    KubeKind("apps", "StatefulSet", "statefulsets", short_names=("sts",), suspended_by="spec.replicas", pods=_PLAIN),
+    KubeKind("apps", "DaemonSet", "daemonsets", short_names=("ds",), pods=_PLAIN),
     KubeKind("storage.k8s.io", "StorageClass", "storageclasses", short_names=("sc",), is_namespaced=False),
     KubeKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", short_names=("pc",), is_namespaced=False),
     KubeKind(_RBAC, "Role", "roles"),
@@ -280,6 +342,13 @@ _OTHERS = (
         short_names=("ec2nc", "ec2ncs"),
         is_namespaced=False,
         is_evidence=True,
+    ),
+    KubeKind(
+        "trainer.kubeflow.org",
+        "ClusterTrainingRuntime",
+        "clustertrainingruntimes",
+        ("v1alpha1",),
+        is_namespaced=False,
     ),
     KubeKind(
         "scheduling.volcano.sh",

@@ -35,6 +35,7 @@ BORROWED = {
     "actions.cluster.state.pod_requests",
     # the jobs that own pods
     "actions.cluster.kinds",
+    "actions.cluster.pod_roles",
     # the client: controllers and kubelet reach the API server as any client does
     "actions.cluster.auth.kubeconfig",
     "actions.cluster.auth.session",

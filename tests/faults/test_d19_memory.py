@@ -38,10 +38,7 @@ MEGABYTES_OF_GROWTH = 5.0
 """Through 90 changes of the layout: up to 1.9 measured, and 10 before this was mended."""
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from actions.base.files import documents
 from tests.faults.rehearsal import a_sandbox
 from tests.support.program import Program
 
+JOBS_OF_OTHERS = Path(__file__).parents[1] / "fixtures" / "jobs"
 GUIDES = sorted((documents() / "guides").glob("*.md"))
 _BLOCK = re.compile(r'^```(?:console|\w+ title="([^"]+)")\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
@@ -30,6 +32,8 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = Program(tmp_path)
+    for job in JOBS_OF_OTHERS.glob("*.yaml"):  # the page has their addresses
+        shutil.copy(job, tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shown = list(steps(page.read_text("utf-8")))
     assert [line for name, line in shown if not name], "a page by task has commands"

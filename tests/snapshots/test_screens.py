@@ -255,11 +255,7 @@ def all_files() -> set[Path]:
     }
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from actions.base.files import config_folder, expanded, private_directory, requi
 from actions.base.untrusted import redact
 from actions.base.yamldoc import read_input
 from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.job_rehearsal import SCRIPT
 from actions.blueprint.begin.new_blueprint import NewBlueprint, Place, begin_blueprint
 from actions.blueprint.catalogue import BLUEPRINT_ID, validate
 from actions.cluster.auth.kubeconfig import parse_context_name
@@ -181,5 +183,5 @@ def _report(folder: Path, new: NewBlueprint, remarks: Sequence[str], options: Na
         yield f"Has to be there, as preflight checks: {', '.join(map(str, new.needed))}."
     yield from new.remarks
     yield from remarks
-    more = "" if not options.to else f"--blueprints {folder.parent} "
-    yield f"Next: eksml-tui {more}plan {options.id}; eksml-tui {more}--demo launch {options.id}"
+    more = ["--blueprints", str(folder.parent)] if options.to else []
+    yield f"Rehearse it: {shlex.join(['eksml-tui', '--demo', *more, '--script', str(folder / SCRIPT)])}"

@@ -14,18 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from actions.base.errors import BlueprintError
 from actions.base.untrusted import redact
 from actions.blueprint.parts import Where
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, KubeKind, find_kind
+from actions.cluster.pod_roles import PodRole, at, pod_roles
 from actions.fleet.node_amounts import GPU, NEURON, NEURON_CORE
 
 _INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_LEADS = frozenset({"launcher", "master", "chief", "head", "submitter", "leader", "evaluator", "coordinator", "driver"})
-"""Roles of which a job has one."""
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|[_-])(?:token|secret|password|passwd|pwd|credentials?|api_?key|access_?key|secret_?key|private_?key|key)$"
 )
@@ -38,52 +36,8 @@ DEVICES = {
 }
 """Resources of accelerators, with the words for several."""
 _OF_SHELLS = frozenset({"command", "args", "entrypoint", "annotations", "exec"})
-_COUNTS, _BOUNDS = ("replicas", "parallelism", "completions"), ("minReplicas", "maxReplicas")
-_UNBOUND: tuple[object, object] = (None, None)
-_INNER: Where = ("template", "spec", "template")
-"""From an item of a JobSet to the template of its pods."""
 DATA_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume"})
 """Objects that hold data: a teardown asks before it deletes them."""
-
-
-class PodRole(msgspec.Struct, frozen=True):
-    """The pods of a job that are made alike.
-
-    Args:
-        name: `worker`, `launcher`; of a job with one role its kind.
-        path: Of the mapping that has `spec` with containers, or of Trainer's `trainer`, which is like a container.
-        spec: The pod spec; of a `trainer` one with it as the only container.
-        counts: Paths of the fields that say how many there are, all with the same number; none where no field does.
-        count: That number.
-        low, high: Its bounds by other fields; `None` for none.
-    """
-
-    name: str
-    path: Where
-    spec: Mapping[str, Any]
-    counts: tuple[Where, ...] = ()
-    count: int = 1
-    low: int | None = None
-    high: int | None = None
-
-    @property
-    def is_lead(self) -> bool:
-        """True if a job has one such pod."""
-        return self.name in _LEADS
-
-    def containers(self) -> Iterator[tuple[Where, Mapping[str, Any]]]:
-        """Yield the containers with their paths, those that run beside the first one too."""
-        if self.path[-1:] == ("trainer",):
-            yield self.path, self.spec["containers"][0]
-            return
-        for index, container in enumerate(self.spec.get("containers") or ()):
-            if isinstance(container, dict):
-                yield (*self.path, "spec", "containers", index), container
-
-    def main(self) -> tuple[Where, Mapping[str, Any]]:
-        """The container that trains: the first with accelerators, else the first."""
-        found = list(self.containers())
-        return next((each for each in found if devices_of(each[1])), found[0])
 
 
 class Needed(msgspec.Struct, frozen=True):
@@ -122,14 +76,22 @@ def roles_of(job: Manifest) -> list[PodRole]:
     Raises:
         BlueprintError: There is none: the job is not whole.
     """
-    spec = job.get("spec")
-    found = [role for role in _roles(spec, ("spec",), job) if any(role.containers())] if isinstance(spec, dict) else []
+    try:
+        found = [role for role in pod_roles(job) if any(role.containers())]
+    except ValueError as error:
+        raise BlueprintError(f"{error}.") from error
     if not found:
         raise BlueprintError(
             f"the {job['kind']} {job['metadata']['name']} has no pods with containers of its own.",
             hint="Take the manifest of what makes its pods.",
         )
     return found
+
+
+def main_container(role: PodRole) -> tuple[Where, Mapping[str, Any]]:
+    """The container of a role that trains, with its path: the first with accelerators, else the first."""
+    found = list(role.containers())
+    return next((each for each in found if devices_of(each[1])), found[0])
 
 
 def main_role(roles: Sequence[PodRole]) -> PodRole:
@@ -140,109 +102,6 @@ def main_role(roles: Sequence[PodRole]) -> PodRole:
         return has_devices, not role.is_lead, role.name == "worker", role.count
 
     return max(roles, key=rank)
-
-
-def _roles(spec: Mapping[str, Any], path: Where, job: Manifest) -> Iterator[PodRole]:
-    """Yield the roles by the forms that kinds have; a spec has but those of its own kind."""
-    if isinstance(cluster := spec.get("rayClusterSpec"), dict):
-        yield from _of_ray(cluster, (*path, "rayClusterSpec"), job)
-        yield from _role(job, "submitter", (*path, "submitterPodTemplate"))
-        return
-    yield from _of_kubeflow(spec, path, job)
-    yield from _of_ray(spec, path, job)
-    for index, task in enumerate(spec.get("tasks") or ()):
-        yield from _role(job, str(task.get("name") or "task"), (*path, "tasks", index, "template"))
-    for index, each in enumerate(spec.get("replicatedJobs") or ()):
-        place = (*path, "replicatedJobs", index)
-        is_wide = (at(each, ("template", "spec", "parallelism")) or 1) > 1 or "replicas" not in each
-        counts = None if is_wide else ((*place, "replicas"),)
-        yield from _role(job, str(each.get("name") or "worker"), (*place, *_INNER), counts)
-    if "leaderWorkerTemplate" in spec:
-        place = (*path, "leaderWorkerTemplate")
-        yield from _role(job, "leader", (*place, "leaderTemplate"), ((*path, "replicas"),))
-        yield from _role(job, "worker", (*place, "workerTemplate"), ((*place, "size"),))
-    yield from _role(job, str(job["kind"]).lower(), (*path, "template"))
-
-
-def _of_kubeflow(spec: Mapping[str, Any], path: Where, job: Manifest) -> Iterator[PodRole]:
-    """Yield the roles of training-operator, mpi-operator, HyperPod and Trainer."""
-    elastic = spec.get("elasticPolicy") or {}
-    for key, groups in spec.items():
-        if not key.endswith("eplicaSpecs"):
-            continue
-        for name, group in groups.items() if isinstance(groups, dict) else enumerate(groups or ()):
-            title = str(name if isinstance(groups, dict) else group.get("name") or "worker").lower()
-            bounds = (elastic.get("minReplicas"), elastic.get("maxReplicas")) if title == "worker" else _UNBOUND
-            yield from _role(job, title, (*path, key, name, "template"), bounds=bounds)
-    if isinstance(trainer := spec.get("trainer", {} if "runtimeRef" in spec else None), dict):
-        container = {"name": "node", **trainer, "resources": trainer.get("resourcesPerNode") or {}}
-        place = (*path, "trainer")
-        yield _counted(job, PodRole("worker", place, {"containers": [container]}), ((*place, "numNodes"),))
-
-
-def _of_ray(spec: Mapping[str, Any], path: Where, job: Manifest) -> Iterator[PodRole]:
-    yield from _role(job, "head", (*path, "headGroupSpec", "template"))
-    for index, group in enumerate(spec.get("workerGroupSpecs") or ()):
-        bounds = (group.get("minReplicas"), group.get("maxReplicas"))
-        place = (*path, "workerGroupSpecs", index)
-        here = [(*place, "replicas"), *((*place, key) for key in _BOUNDS if group.get(key) == group.get("replicas"))]
-        yield from _role(job, str(group.get("groupName") or "worker"), (*place, "template"), here, bounds=bounds)
-
-
-def _role(
-    job: Manifest,
-    name: str,
-    path: Where,
-    counts: Sequence[Where] | None = None,
-    *,
-    bounds: tuple[object, object] = _UNBOUND,
-) -> Iterator[PodRole]:
-    """Yield the role whose template stands at a path, if it is there; its counts stand beside it unless given."""
-    spec = at(job, (*path, "spec"))
-    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
-        beside = tuple((*path[:-1], key) for key in _COUNTS)
-        yield _counted(job, PodRole(name, path, spec), beside if counts is None else counts, bounds)
-
-
-def _counted(
-    job: Manifest, role: PodRole, counts: Sequence[Where], bounds: tuple[object, object] = _UNBOUND
-) -> PodRole:
-    values = {place: at(job, place) for place in counts}
-    for place, value in values.items():
-        if not isinstance(value, int | None):
-            raise BlueprintError(f"{target_path(place)} is {str(value)[:60]!r}, which is not a number.")
-    count = next((value for value in values.values() if isinstance(value, int)), None)
-    if count is None:
-        return role
-    low, high = bounds
-    return replace(
-        role,
-        counts=tuple(place for place, value in values.items() if value == count),
-        count=count,
-        low=low if isinstance(low, int) and low < count else None,
-        high=high if isinstance(high, int) and high > count else None,
-    )
-
-
-def at(node: Any, path: Where) -> Any:
-    """Return what stands at a path; `None` if nothing does."""
-    for step in path:
-        is_there = step in node if isinstance(node, dict) else isinstance(step, int) and step < len(node or ())
-        if not is_there:
-            return None
-        node = node[step]
-    return node
-
-
-def target_path(path: Where) -> str:
-    """Return a path as a target writes it: `spec.template.spec.containers[0].image`."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += ("." if text else "") + (f'"{step}"' if re.search(r'[."\[\]]', step) else step)
-    return text
 
 
 def places_of(node: Any, path: Where = ()) -> Iterator[tuple[Where, Any]]:

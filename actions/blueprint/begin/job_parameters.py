@@ -17,19 +17,19 @@ from actions.base.errors import BlueprintError
 from actions.base.untrusted import is_plain
 from actions.blueprint.begin.job_manifests import (
     DEVICES,
-    at,
     devices_of,
     instance_types_of,
     is_secret,
+    main_container,
     main_role,
     places_of,
     roles_of,
-    target_path,
 )
 from actions.blueprint.model import Derived, Parameter, ParameterType
 from actions.blueprint.parts import FieldTarget, Scalar, Where
 from actions.blueprint.targets import Manifest, argument_text
 from actions.cluster.kinds import KubeKind
+from actions.cluster.pod_roles import at, place_text
 from actions.fleet.node_amounts import GPU
 
 _MOST_ARGUMENTS = 24
@@ -45,7 +45,10 @@ _PER_NODE = frozenset({"nproc_per_node", "num_gpus_per_node", "gpus_per_node", "
 _FOLLOWING = _NODES | _RANKS | _PER_NODE
 _PLACING = frozenset({"node_rank", "rank", "master_addr", "master_port", "rdzv_endpoint", "rdzv_backend", "rdzv_id"})
 """Arguments that place a process among the others: no choices of an operator."""
-_TAKEN = ("cluster_name", "region", "install_operator", "namespace")
+_QUEUE = "kueue.x-k8s.io/queue-name"
+UNQUEUED: dict[str, Scalar] = {"queue": "", "suspend": False}
+"""The values with which a job starts where no Kueue is."""
+_TAKEN = ("cluster_name", "region", "install_operator", "stand_ins", "namespace", *UNQUEUED)
 _TYPES = {bool: ParameterType.BOOLEAN, int: ParameterType.INTEGER, float: ParameterType.NUMBER}
 
 
@@ -107,13 +110,34 @@ class JobParameters:
             for path, value in places_of(item):
                 is_own = path == ("metadata", "namespace") or (path[-1:] == ("namespace",) and "subjects" in path)
                 if value == here and is_own:
-                    targets.append(replace(named, path=target_path(path)))
+                    targets.append(replace(named, path=place_text(path)))
             if item["kind"] == "Namespace" and item["metadata"]["name"] == here:
                 targets.append(replace(named, path="metadata.name"))
         self.found["namespace"] = Parameter(
             type=ParameterType.TEXT, title="Namespace", default=here or default, sets=tuple(targets),
             pattern="[a-z0-9]([a-z0-9-]*[a-z0-9])?",
         )  # fmt: skip
+
+    def queue(self, objects: Sequence[tuple[Manifest, str]]) -> None:
+        """Add the queue of Kueue, of all objects with their files, and whether the job waits for it."""
+        here = str((self._job["metadata"].get("labels") or {}).get(_QUEUE, ""))
+        named = [(item, file, path) for item, file in objects if here for path, value in places_of(item)
+                 if path[-1] == _QUEUE and value == here]  # fmt: skip
+        targets = [
+            FieldTarget(file=file, kind=item["kind"], name=item["metadata"]["name"], path=place_text(path))
+            for item, file, path in named
+        ]
+        if targets:
+            self.found["queue"] = Parameter(
+                type=ParameterType.TEXT, title="Queue", default=here, sets=tuple(targets), group="Cluster",
+                help="A LocalQueue of Kueue; empty for none.",
+            )  # fmt: skip
+        path = tuple(self._row.suspended_by.split("."))
+        if at(self._job, path) is True:
+            self.found["suspend"] = Parameter(
+                type=ParameterType.BOOLEAN, title="Suspended until a queue admits it", default=True, group="Cluster",
+                sets=(self._target(path),),
+            )  # fmt: skip
 
     def arguments(self) -> None:
         """Add the arguments of the program that trains, and let those follow that restate other numbers.
@@ -149,7 +173,7 @@ class JobParameters:
 
     def _target(self, path: Where, pattern: str = "", *, arg: str = "") -> FieldTarget:
         kind, name = str(self._job["kind"]), str(self._job["metadata"]["name"])
-        return FieldTarget(file=self._file, kind=kind, name=name, path=target_path(path), format=pattern, arg=arg)
+        return FieldTarget(file=self._file, kind=kind, name=name, path=place_text(path), format=pattern, arg=arg)
 
     def _add(
         self, name: str, default: Scalar, title: str, targets: Sequence[FieldTarget], *, group: str = "",
@@ -176,7 +200,7 @@ class JobParameters:
                 if isinstance(image, str) and image.isprintable():
                     found.setdefault(image, []).append((*path, "image"))
                     names.setdefault(image, str(container.get("name") or role.name))
-        main = self.main.main()[1].get("image")
+        main = main_container(self.main)[1].get("image")
         for image in sorted(found, key=lambda image: image != main):
             targets = [self._target(path) for path in found[image]]
             if image == main:
@@ -197,7 +221,7 @@ class JobParameters:
             self.workers = added if role is self.main else self.workers
 
     def _accelerators(self) -> None:
-        self.devices, amount = next(iter(devices_of(self.main.main()[1]).items()), ("", None))
+        self.devices, amount = next(iter(devices_of(main_container(self.main)[1]).items()), ("", None))
         number = whole_number(amount)
         if number is None:
             return
@@ -229,7 +253,7 @@ class JobParameters:
 
     def _programs(self) -> Iterator[tuple[Where, Mapping[str, Any]]]:
         """Yield the containers that run the program that trains: of a master beside its workers, too."""
-        main, own = self.main.main()
+        main, own = main_container(self.main)
         yield main, own
         for role in self.roles:
             for path, each in role.containers():

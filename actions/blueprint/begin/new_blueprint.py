@@ -20,16 +20,16 @@ from actions.blueprint.begin.job_manifests import (
     DATA_KINDS,
     DEVICES,
     Needed,
-    at,
     instance_types_of,
     job_among,
+    main_container,
     needed_objects,
     placeholders_in,
     places_of,
     secrets_in,
-    target_path,
 )
-from actions.blueprint.begin.job_parameters import JobParameters
+from actions.blueprint.begin.job_parameters import UNQUEUED, JobParameters
+from actions.blueprint.begin.job_rehearsal import SCRIPT, STAND_INS, nodes_of, script_of, stand_ins_of
 from actions.blueprint.checks import NodesCheck, ObjectCheck, PoolCheck
 from actions.blueprint.model import (
     SCHEMA,
@@ -56,12 +56,19 @@ from actions.blueprint.stages import (
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import KubeKind
 from actions.cluster.objects.editing import yaml_text
+from actions.cluster.pod_roles import at, place_text
+from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_amounts import GPU
 
 _LOG = "train.log"
+_NO_LOG = "No log is recorded here: eksml-tui logs KIND/NAME --to train.log takes one of a job that runs.\n"
 _BUSY = "90%"
 """The load of accelerators in a rehearsal, which a log does not have."""
+_MOST_SECONDS = 360
+"""Of a rehearsal, which is so much shorter than its log as the embedded cluster is faster."""
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
+_GENERATED = re.compile(r"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
+"""A name of which the server makes a longer one: a blueprint has one name, which a run finds again."""
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
     "mpijobs.kubeflow.org": ("mpi-operator",),
@@ -73,7 +80,7 @@ _OPERATORS = {
 }
 """The components with the operator of a definition, in the order in which they are installed."""
 _LATEST_MPI = "kubeflow.org/v2beta1"
-_STAGE, _INSTALL = "train", "install_operator"
+_STAGE, _INSTALL, _STANDING_IN = "train", "install_operator", "stand_ins"
 _VOLUMES = "manifests/volumes.yaml"
 
 
@@ -146,7 +153,8 @@ def begin_blueprint(
     Raises:
         BlueprintError: It is not strict YAML, has no job or several, or holds what must not be copied; with its place.
     """
-    parts = _parts(_strict(data, source), source)
+    text = _GENERATED.sub(r"name:\1\2", data.decode(errors="replace")) if b"generateName" in data else ""
+    parts = _parts(_strict(text.encode() or data, source), source)
     objects = [part.value for part in parts]
     try:
         job = job_among(objects)
@@ -199,6 +207,7 @@ class _Draft:
         self._remarks: list[str] = []
         self._secrets: dict[str, SecretObject] = {}
         self._hidden: dict[str, Parameter] = {}
+        self._stand_ins = ""
         self._needed = needed_objects([part.value for part in parts], self._job)
         kept = [part for part in parts if part.value["kind"] != "Secret"]
         gone = [part.value["metadata"]["name"] for part in parts if part.value["kind"] == "Secret"]
@@ -210,6 +219,7 @@ class _Draft:
         self._parts = [(part, _VOLUMES if part.is_data else self._file) for part in kept]
         self._chosen = JobParameters(self._job, self._row, self._file, tuple(self._hidden))
         self._chosen.namespace([(part.value, file) for part, file in self._parts], place.namespace)
+        self._chosen.queue([(part.value, file) for part, file in self._parts])
         self._chosen.arguments()
         self._remarks += self._chosen.remarks
 
@@ -238,7 +248,7 @@ class _Draft:
         for path, value in places_of(part.value):
             if isinstance(value, str) and redact(value) != value:
                 raise part.document.error(
-                    BlueprintError, f"{target_path(path)} holds a secret, which no blueprint may.", *path,
+                    BlueprintError, f"{place_text(path)} holds a secret, which no blueprint may.", *path,
                     hint="Put it into a Secret of the cluster, and let the pods take it from there.",
                 )  # fmt: skip
 
@@ -247,7 +257,10 @@ class _Draft:
         operators = self._operators()
         holdings = self._holdings()
         watch = self._watch(metrics)
-        stages = list(self._stages(operators, holdings, watch, has_log=bool(log)))
+        is_defined = bool(operators) or "." not in self._row.group
+        self._stand_ins = stand_ins_of(self._needed, self._job, None if is_defined else self._row)
+        played = log or _NO_LOG
+        stages = list(self._stages(operators, holdings, watch, lines=played.count("\n")))
         parameters = self._parameters(operators)
         document = {
             "schema": SCHEMA,
@@ -270,15 +283,18 @@ class _Draft:
         files = {FILE_NAME: f"# Begun from {source}. What a stage is expected to take is a guess: correct it.\n{text}"}
         for part, file in self._parts:
             files[file] = files.get(file, "") + part.text
-        files["README.md"] = self._readme(source)
-        if log and self._row.ends:
-            files[_LOG] = log
+        if self._stand_ins:
+            files[STAND_INS] = self._stand_ins
+        nodes, odd = nodes_of([part.value for part, _ in self._parts], InstanceTable.load())
+        files[SCRIPT] = script_of(self._id, nodes, metric=metrics[0] if metrics and log and self._row.ends else "")
+        if self._row.ends:
+            files[_LOG] = played
         return NewBlueprint(
             job=self._title(),
             files={name: content.encode() for name, content in files.items()},
             parameters=tuple(parameters),
             needed=tuple(self._needed),
-            remarks=tuple(dict.fromkeys(self._remarks)),
+            remarks=tuple(dict.fromkeys((*self._remarks, *odd))),
             log_pods=watch.logs.pods if watch.logs is not None else "",
         )
 
@@ -300,6 +316,11 @@ class _Draft:
                 type=ParameterType.BOOLEAN, title="Install the operator", default=False, group=cluster,
                 help="For a cluster that lacks it. One that is there is used as it is.",
             )  # fmt: skip
+        if self._stand_ins:
+            found[_STANDING_IN] = Parameter(
+                type=ParameterType.BOOLEAN, title="Stand-ins", default=False, group=cluster,
+                help="For a rehearsal: empty objects in the place of what the job needs and its manifests lack.",
+            )  # fmt: skip
         return found
 
     def _holdings(self) -> dict[str, Holding]:
@@ -314,6 +335,8 @@ class _Draft:
     def _rehearsal(self, operators: Sequence[str], stages: Sequence[str]) -> Preset:
         chosen: dict[str, Scalar] = dict.fromkeys(self._hidden, "")
         chosen |= {_INSTALL: True} if operators else {}
+        chosen |= {_STANDING_IN: True} if self._stand_ins else {}
+        chosen |= {name: value for name, value in UNQUEUED.items() if name in self._chosen.found}
         chosen |= {"namespace": "default"} if self._chosen.found["namespace"].default != "default" else {}
         usual = {"kubeconfig": Expectation(0, 5), "preflight": Expectation(0, 20), _STAGE: Expectation(1, 300)}
         return Preset(
@@ -326,13 +349,18 @@ class _Draft:
         )
 
     def _stages(
-        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch, *, has_log: bool
+        self, operators: Sequence[str], holdings: Mapping[str, Holding], watch: StageWatch, *, lines: int
     ) -> Iterator[dict[str, Any]]:
         yield _stage(KubeconfigStage(id="kubeconfig", title="Access", expect=Expectation(1, 30)))
         needs: tuple[str, ...] = ("kubeconfig",)
         for name in operators:  # the rest of it is in its component
             yield {"id": name, "needs": [*needs], "when": {"parameter": _INSTALL, "is": [True]}, "holds": []}
             needs = (name,)
+        if self._stand_ins:
+            made = ManifestsStage(id="stand-ins", title="Stand-ins", needs=needs, expect=Expectation(1, 60),
+                                  manifests=(STAND_INS,))  # fmt: skip
+            yield _stage(made) | {"when": {"parameter": _STANDING_IN, "is": [True]}}
+            needs = ("stand-ins",)
         if checks := tuple(self._checks()):
             yield _stage(
                 CheckStage(id="preflight", title="Preflight", needs=needs, expect=Expectation(1, 60), checks=checks)
@@ -363,7 +391,8 @@ class _Draft:
         }
         if self._row.ends:
             load = _BUSY if self._chosen.devices else "0%"
-            played = Rehearsal(log=_LOG, load=load) if has_log else None
+            pace = max(5, lines // _MOST_SECONDS)
+            played = Rehearsal(log=_LOG, rate=f"{pace}/s", load=load)
             yield _stage(JobStage(expect=Expectation(300, 7200), target=target, rehearsal=played, **common))
         else:
             yield _stage(ManifestsStage(expect=Expectation(60, 900), ready=(target,), **common))
@@ -390,7 +419,7 @@ class _Draft:
     def _watch(self, metrics: Sequence[str]) -> StageWatch:
         main, spec = self._chosen.main, self._job["spec"]
         pods = f"{self._row.labels_pods}={self._name}" if self._row.labels_pods else f"eksml.dev/stage={_STAGE}"
-        container, devices = str(main.main()[1].get("name") or ""), ""
+        container, devices = str(main_container(main)[1].get("name") or ""), ""
         match self._row.kind:
             case "Deployment":
                 chosen = at(spec, ("selector", "matchLabels")) or {}
@@ -412,14 +441,6 @@ class _Draft:
             devices=devices if self._chosen.devices else "",
             charts=tuple(metrics),
         )
-
-    def _readme(self, source: str) -> str:
-        commands = (f"plan {self._id}", f"--demo launch {self._id}", f"launch {self._id} --existing-cluster")
-        lines = [f"# {self._id}", "", f"{self._title()}, begun from `{source}`.", ""]
-        lines += [*(f"    eksml-tui {command}" for command in commands), ""]
-        if self._needed:
-            lines += ["Has to be there before a launch:", "", *(f"* {each}" for each in self._needed), ""]
-        return "\n".join(lines)
 
 
 def _stage(stage: msgspec.Struct) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from actions.sandbox.controllers.kubeflow.mpi_job import MPIJobController
 from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import PodDashboard
+from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS, ReplicaGroupsController
 from actions.sandbox.controllers.trainer.job_set import JobSetController
 from actions.sandbox.controllers.trainer.train_job import TrainJobController
 from actions.sandbox.controllers.volcano.scheduler import VolcanoQueueController, VolcanoScheduler
@@ -46,6 +47,7 @@ from actions.sandbox.model.options import SandboxOptions
 ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
     JOB_SETS, TRAIN_JOBS, POD_GROUPS, QUEUES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
+    *(groups.kind for groups in REPLICA_GROUPS),
 )  # fmt: skip
 """The kinds whose caches they read."""
 
@@ -60,6 +62,7 @@ def addon_controllers(
         RayJobController(client, caches, PodDashboard(client.session)),
         JobSetController(client, caches),
         TrainJobController(client, caches),
+        *(ReplicaGroupsController(client, caches, groups) for groups in REPLICA_GROUPS),
         VolcanoQueueController(client, caches),
         VolcanoScheduler(client, caches),
         PoolController(client, caches),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 from actions.base.clock import Clock
@@ -70,7 +70,7 @@ class PodRun:
     async def run(self) -> None:
         """Run all containers until they have ended for good."""
         if not self.init_containers:
-            self._set_waiting(self.containers, "ContainerCreating")
+            self._set_creating()
         await self._report()
         try:
             await self._mount()
@@ -115,7 +115,7 @@ class PodRun:
                 self._phase = "Failed"
                 await self._report()
                 return False
-        self._set_waiting(self.containers, "ContainerCreating")
+        self._set_creating()
         return True
 
     async def _run_all(self) -> None:
@@ -256,9 +256,9 @@ class PodRun:
         )
         await self._clock.sleep(seconds)
 
-    def _set_waiting(self, containers: Sequence[ContainerRun], reason: str) -> None:
-        for container in containers:
-            container.state = {"waiting": {"reason": reason}}
+    def _set_creating(self) -> None:
+        for container in self.containers:
+            container.state = {"waiting": {"reason": "ContainerCreating"}}
 
     async def _report(self) -> None:
         async with self._reporting:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.begin.job_manifests import without_server_fields
+from actions.blueprint.begin.job_rehearsal import STAND_INS, nodes_of
 from actions.blueprint.begin.new_blueprint import NewBlueprint, begin_blueprint
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.model import Blueprint, ParameterType
@@ -16,10 +18,13 @@ from actions.blueprint.render import own_objects
 from actions.blueprint.source_files import parse_manifests
 from actions.blueprint.stages import JobStage, LoadTool, ManifestsStage, StageWatch
 from actions.blueprint.targets import Manifest
-from actions.cluster.kinds import JOBS
+from actions.cluster.kinds import JOBS, kind_of
+from actions.fleet.instance_types import InstanceTable
 
 JOBS_OF_OTHERS = sorted((Path(__file__).parents[2] / "fixtures" / "jobs").glob("*.yaml"))
 
+RECORDINGS = sorted((Path(__file__).parents[2] / "fixtures" / "operators").glob("*/*.jsonl"))
+TABLE = InstanceTable.load()
 SMALL = """\
 # what it is
 apiVersion: batch/v1
@@ -66,12 +71,12 @@ def job_of(blueprint: Blueprint, **chosen: str | int) -> Manifest:
 def test_a_strangers_job_is_valid_at_once_and_applied_as_it_is(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
     new = begin_blueprint("own", data, source=str(path))
-    (manifest,) = [content for name, content in new.files.items() if name.startswith("manifests/")]
-    assert manifest == data
+    own = [name for name in new.files if name.startswith("manifests/") and name != STAND_INS]
+    assert [new.files[name] for name in own] == [data]
     blueprint = written(new, tmp_path / "own")
     assert applied(blueprint) == [document.value for document in parse_manifests(data, file="")]
     for parameter in blueprint.parameters.values():
-        assert parameter.sets or parameter.title in ("Namespace", "Cluster name", "Region", "Install the operator")
+        assert parameter.sets or parameter.group == "Cluster" or parameter.title == "Namespace"
 
 
 def test_what_is_found_in_the_jobs_of_others(tmp_path: Path) -> None:
@@ -80,7 +85,7 @@ def test_what_is_found_in_the_jobs_of_others(tmp_path: Path) -> None:
         blueprint = written(begin_blueprint("own", path.read_bytes(), source=""), tmp_path / path.stem)
         found[path.stem] = blueprint
     imagenet = found["imagenet"]
-    names = ["image", "workers", "accelerators", "instance_type", "namespace", "arch", "epochs", "batch_size"]
+    names = ["image", "workers", "accelerators", "instance_type", "namespace", "queue", "arch", "epochs"]
     assert [*imagenet.parameters][:8] == names
     assert imagenet.parameters["workers"].maximum == 36
     words = job_of(imagenet, workers=5, accelerators=4, epochs=7)["spec"]["pytorchReplicaSpecs"]["Worker"]
@@ -165,7 +170,6 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
         ("image: example.test/train:1", "image: $IMAGE", "it is a template: $IMAGE has to be filled in first. Export"),
         ("parallelism: 2", "parallelism: many", "spec.parallelism is 'many', which is not a number."),
         ("kind: Job", "kind: Service", "there is no job in it, only Service. It takes one of Job, PyTorchJob"),
-        ("name: small,", "generateName: small-,", "job.yaml:4:1: a Kubernetes object needs metadata.name. Write name"),
         ("--tag=a%b", f"--token=hf_{'a1' * 12}", "holds a secret, which no blueprint may."),
         (
             "{name: PLAIN, value: x}",
@@ -173,6 +177,7 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
             "anchors and aliases are not allowed. Write them out",
         ),
         ("# what it is", SMALL + "---", "it has 2 jobs: Job small, Job small. Give each a file, and a blueprint."),
+        ("  template:\n    spec:", "  template:\n    spec: x\n    rest:", "the Job small has no pods with containers"),
         ("      containers:", "      initContainers:", "the Job small has no pods with containers of its own."),
     ],
 )
@@ -199,13 +204,16 @@ def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
     named = ["ConfigMap settings", "Secret login", "PersistentVolumeClaim old", "ServiceAccount trainer"]
     assert list(map(str, new.needed)) == named
     assert new.files["manifests/volumes.yaml"].decode() == claim.removeprefix("\n")
-    assert b"stringData" not in b"".join(new.files.values())
+    assert b"{a: b}" not in b"".join(new.files.values())
+    stand_ins = [document.value for document in parse_manifests(new.files[STAND_INS], file="")]
+    assert [f"{one['kind']} {one['metadata']['name']}" for one in stand_ins] == named
     assert "The Secret login is not copied." in new.remarks
     blueprint = written(new, tmp_path / "own")
     volumes = blueprint.stage("volumes")
     assert isinstance(volumes, ManifestsStage)
     assert volumes.keeps_data
-    assert [stage.id for stage in blueprint.stages] == ["kubeconfig", "preflight", "volumes", "train"]
+    assert [stage.id for stage in blueprint.stages] == ["kubeconfig", "stand-ins", "preflight", "volumes", "train"]
+    assert blueprint.presets["rehearsal"].set["stand_ins"] is True
 
 
 def test_an_object_of_the_cluster_is_written_as_a_person_would(tmp_path: Path) -> None:
@@ -254,3 +262,52 @@ def test_what_does_not_end_is_waited_for_instead(tmp_path: Path) -> None:
     assert stage.watch is not None
     assert stage.watch.logs is not None
     assert stage.watch.logs.pods == "app=small"
+
+
+def test_a_rehearsal_needs_no_queue_and_no_name_of_the_server(tmp_path: Path) -> None:
+    queued = SMALL.replace("{name: small, ", "{generateName: small-, labels: {kueue.x-k8s.io/queue-name: mine}, ")
+    blueprint = written(begun(queued.replace("  parallelism", "  suspend: true\n  parallelism")), tmp_path / "own")
+    chosen = blueprint.presets["rehearsal"].set
+    assert (chosen["queue"], chosen["suspend"]) == ("", False)
+    job = job_of(blueprint, **{name: value for name, value in chosen.items() if isinstance(value, str | int)})
+    assert (job["metadata"]["name"], job["spec"]["suspend"]) == ("small", False)
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": ""}
+    assert job_of(blueprint)["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "more", "nodes"),
+    [
+        ("{cpu: 500m}", "", {}),
+        ("{cpu: 30}", "", {"m5.8xlarge": 2}),
+        ("{nvidia.com/gpu: 1}", "", {"g4dn.xlarge": 2}),
+        ("{nvidia.com/gpu: 4}", "", {"p3.8xlarge": 2}),
+        ("{nvidia.com/gpu: 4}", "nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}", {"p5.48xlarge": 1}),
+        ("{cpu: 1}", "nodeSelector: {node.kubernetes.io/instance-type: ml.g5.8xlarge}", {"ml.g5.8xlarge": 1}),
+    ],
+)
+def test_the_nodes_of_a_rehearsal_are_the_smallest_that_the_pods_fit_on(
+    requests: str, more: str, nodes: dict[str, int]
+) -> None:
+    text = SMALL + f"          resources: {{requests: {requests}, limits: {requests}}}\n      {more}\n"
+    assert nodes_of([document.value for document in parse_manifests(text.encode(), file="")], TABLE) == (nodes, [])
+
+
+def test_pods_that_no_node_of_the_embedded_cluster_takes_are_named() -> None:
+    for more, why in (
+        ("resources: {limits: {google.com/tpu: 4}}", "Insufficient google.com/tpu"),
+        ("resources: {}\n      nodeSelector: {pool: a}", "node(s) didn't match Pod's node affinity/selector"),
+    ):
+        new = begun(f"{SMALL}          {more}\n")
+        assert f"The embedded cluster has no node for the pods of job: {why}." in new.remarks
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_pods_have_the_label_that_their_operator_was_seen_to_set(recording: Path) -> None:
+    lines = [json.loads(line) for line in recording.read_text("utf-8").splitlines()]
+    pods = [line for line in lines if (line["type"], line.get("kind")) == ("ADDED", "Pod")]
+    owned = [(pod["labels"], owner) for pod in pods for owner in pod.get("owners") or ()]
+    rows = [(kind_of(owner["kind"]), labels, owner["name"]) for labels, owner in owned if owner["kind"] != "ReplicaSet"]
+    assert rows or recording.stem == "suspend-from-start"
+    for row, labels, name in rows:
+        assert labels[row.labels_pods] == name

@@ -170,6 +170,11 @@ def test_ssh_is_the_operators_and_its_answers_are_told_apart(
     assert named in error.sentence()
 
 
+def test_without_git_that_is_said(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "git is not on PATH" in failure(Origin(str(repository)), tmp_path / "own").sentence()
+
+
 def test_a_host_is_no_option_of_ssh(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     error = failure(Origin(f"ssh://-oProxyCommand=touch%20{ran}/ml"), tmp_path / "own")

@@ -22,7 +22,14 @@ from actions.sandbox.apiserver.storage.resources import builtin_types, types_of
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from tests.support.definitions import recorded_definitions
 
-RELEASES = ("kuberay-1.1.1", "mpi-operator-0.8.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.15.1")
+RELEASES = (
+    "jobset-0.12.0",
+    "kubeflow-trainer-2.3.0",
+    "kuberay-1.1.1",
+    "mpi-operator-0.8.0",
+    "training-operator-1.8.1-pytorchjobs",
+    "volcano-1.15.1",
+)
 RECORDED_ELSEWHERE = {"v1": "MPIJob of the training-operator", "v1beta1": "Karpenter 0.32"}
 """Versions that the recorded release of an operator does not serve, but another one."""
 
@@ -66,8 +73,6 @@ def test_only_rows_without_a_recording_are_taken_on_trust() -> None:
     trusted = {row.kind for row in KINDS if row not in RECORDED}
     assert trusted == {
         "TFJob",
-        "TrainJob",
-        "JobSet",
         "LeaderWorkerSet",
         "HyperPodPyTorchJob",
         "Workload",

@@ -27,10 +27,7 @@ from tui.textual_private import screen_text
 ONE_METRIC = ("{'loss': 2.5, 'epoch': 0.1}", "{'loss': 2.4, 'epoch': 0.2}")
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def a_scene(tmp_path: Path) -> Scene:

@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from actions.blueprint.checks import QuotaCheck
+from actions.cluster.kinds import kind_of
 from actions.fleet.cost import CostModel
 from actions.fleet.fit import PodSet
 from actions.fleet.instance_types import InstanceTable
@@ -164,6 +165,7 @@ def test_pods_that_an_operator_makes_by_itself_leave_the_cost_open() -> None:
 def test_an_elastic_job_needs_the_fewest_of_its_workers() -> None:
     template = {"spec": {"containers": [{"name": "pytorch", "resources": {"limits": gpus(8)}}]}}
     job = {
+        "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": "esm", "labels": {"kueue.x-k8s.io/queue-name": "mine"}},
         "spec": {
@@ -185,17 +187,23 @@ JOB_SET = {
 
 
 @pytest.mark.parametrize(
-    ("spec", "counts"),
+    ("kind", "spec", "counts"),
     [
-        (JOB_SET, [(6, 6)]),
-        ({"tasks": [{"name": "worker", "replicas": 4, "minAvailable": 2, "template": WORKER}]}, [(4, 2)]),
-        ({"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": WORKER}}, [(2, 1), (6, 3)]),
-        ({"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": WORKER}}}, [(2, 2)]),
-        ({"parallelism": 2, "template": WORKER}, [(2, 1)]),
+        ("JobSet", JOB_SET, [(6, 6)]),
+        (
+            "Job.batch.volcano.sh",
+            {"tasks": [{"name": "worker", "replicas": 4, "minAvailable": 2, "template": WORKER}]},
+            [(4, 2)],
+        ),
+        ("LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": WORKER}}, [(8, 4)]),
+        ("TFJob", {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": WORKER}}}, [(2, 2)]),
+        ("Job", {"parallelism": 2, "template": WORKER}, [(2, 1)]),
     ],
 )
-def test_each_kind_has_a_number_of_pods_of_its_own(spec: Document, counts: list[tuple[int, int]]) -> None:
-    groups = groups_of([{"kind": "Any", "metadata": {"name": "train"}, "spec": spec}], "default")
+def test_each_kind_has_a_number_of_pods_of_its_own(kind: str, spec: Document, counts: list[tuple[int, int]]) -> None:
+    row = kind_of(kind)
+    job = {"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": "train"}, "spec": spec}
+    groups = groups_of([job], "default")
     assert [(group.count, group.least) for group in groups] == counts
 
 
@@ -231,6 +239,7 @@ SELECTED = {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"operator": "Exist
 )
 def test_the_pods_of_a_train_job_are_those_of_its_runtime(patches: Document) -> None:
     job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": "tune"},
         "spec": {"trainer": {"numNodes": 3, "resourcesPerNode": {"limits": gpus(4)}}, **patches},

@@ -30,11 +30,7 @@ def an_app(*, readonly: bool = False) -> ConsoleApp:
     return ConsoleApp(ConsoleSettings(target=target, readonly=readonly, demo=DemoBadge(20)))
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 async def test_the_header_carries_the_badges_from_the_first_frame() -> None:

@@ -25,10 +25,7 @@ OTHER = "nemo-gpt3-5b-1122-k3v7q2mzxa4pe"
 JOB = f"{RUN}/train · esm1nv-pretraining"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def a_scene(tmp_path: Path) -> Scene:

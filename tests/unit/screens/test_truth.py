@@ -45,10 +45,7 @@ SIZE = (120, 36)
 SLEEPING = "0, NVIDIA A10G, 0, 20480, 23028, 61, 52.10, 300.00, P8"
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def after_the_job() -> Scene:

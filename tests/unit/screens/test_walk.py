@@ -35,10 +35,7 @@ NO_ROWS_APART = 1
 """Rows of a plot between two curves of the same values: the rounding of two marks."""
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 def falling_losses() -> Iterable[str]:

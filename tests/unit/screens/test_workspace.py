@@ -34,10 +34,7 @@ from tui.widgets.arrangement import Leaf, leaves, side_by_side, stacked
 SETTINGS = ConsoleSettings(target=ClusterTarget())
 
 
-@pytest.fixture(autouse=True)
-def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_home")
 
 
 class Console:

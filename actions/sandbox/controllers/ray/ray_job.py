@@ -32,6 +32,7 @@ from actions.sandbox.controllers.ray.submission import (
     FINALIZER,
     Dashboard,
     DashboardAddress,
+    JobInfo,
     UnknownJob,
     completed_spec,
     identity,
@@ -170,7 +171,11 @@ class RayJobController(Controller):
         try:
             info = await self._dashboard.job(_address(job), status["jobId"])
         except UnknownJob:
-            return False
+            info = JobInfo("", "")
+        if not info.status:
+            if not is_true(submission, "Complete"):
+                return False
+            info = JobInfo("SUCCEEDED", "")  # its submitter has printed a recorded log, and submitted nothing
         is_over = info.is_terminal and _is_finished(submission)
         is_failed = is_over and info.status == "FAILED"
         status |= {

@@ -221,13 +221,13 @@ class PodDashboard:
         """See `Dashboard`."""
         await self._ask(address, "POST", f"/api/jobs/{job_id}/stop")
 
-    async def _ask(self, address: DashboardAddress, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def _ask(self, address: DashboardAddress, method: str, path: str) -> tuple[int, bytes]:
         troubles: list[ConsoleError] = []
         head = pod_finder(self._session, address.namespace, f"{CLUSTER}={address.cluster},{NODE_TYPE}={HEAD}")
         opening = open_forward(self._session, address.namespace, head, _PORT, on_trouble=troubles.append)
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS), opening as forward:
-                answer = await _exchange(forward.local_port, method, path, body)
+                answer = await _exchange(forward.local_port, method, path)
         except (TimeoutError, OSError) as error:
             raise UnreachableError(f"The dashboard of {address.cluster} does not answer.") from error
         if troubles:
@@ -235,11 +235,11 @@ class PodDashboard:
         return _parse(answer, address)
 
 
-async def _exchange(port: int, method: str, path: str, body: bytes) -> bytes:
+async def _exchange(port: int, method: str, path: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        head = f"{method} {path} HTTP/1.1\r\nHost: dashboard\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        head = f"{method} {path} HTTP/1.1\r\nHost: dashboard\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        writer.write(head.encode())
         await writer.drain()
         return await _read_answer(reader)
     finally:

@@ -210,7 +210,7 @@ class _ScriptRun:
         graphs = self._settings.graphs()
         for number, graph in enumerate(graphs, start=1):
             text = f"worker 0 finished with num of tasks {number}...." if number < len(graphs) else "done"
-            yield ProgramStep(_COMPILE_SECONDS, self._by_compiler("PARALLEL_COMPILE", text))
+            yield ProgramStep(_COMPILE_SECONDS, self._by_compiler(text))
             keep(self._files, _CACHE, graph)
         now = self._head.now()
         for line in self._compiler.summary(now, len(graphs), 0):
@@ -342,8 +342,8 @@ class _ScriptRun:
     def _by_first(self, text: str) -> str:
         return f"{_prefix(0, self._address(0))}{text}\n"
 
-    def _by_compiler(self, who: str, text: str) -> str:
-        return self._by_first(self._compiler.line(self._head.now(), who, text).rstrip("\n"))
+    def _by_compiler(self, text: str) -> str:
+        return self._by_first(self._compiler.line(self._head.now(), "PARALLEL_COMPILE", text).rstrip("\n"))
 
     def _by_all(self, text: str) -> str:
         """Return a line of every worker, or one line and the number of its repetitions."""
