@@ -234,13 +234,13 @@ def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:
         confirmation_for(parse_line("approve"), feed_with())
 
 
-def test_a_retry_of_a_stage_that_the_run_does_not_have_is_refused_before_the_question() -> None:
+def test_a_resume_of_a_stage_that_the_run_does_not_have_is_refused_before_the_question() -> None:
     feed = feed_with(StageState.FAILED)
     assert feed.view is not None
     feed.view = replace(feed.view, state=RunState.FAILED)
-    assert confirmation_for(parse_line(f"retry {feed.view.stages[0].id}"), feed) is not None
+    assert confirmation_for(parse_line(f"resume stage={feed.view.stages[0].id}"), feed) is not None
     with pytest.raises(MissingError, match="has no stage 'nothing'"):
-        confirmation_for(parse_line("retry nothing"), feed)
+        confirmation_for(parse_line("resume stage=nothing"), feed)
 
 
 @pytest.mark.parametrize(
