@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import ConfigError, FormatError, UsageError
-from actions.base.files import private_directory, read_file, write_private
+from actions.base.files import private_directory, read_file, wait_for_lock, write_private
 from actions.blueprint.copied_files import copied_files
 
 LOCK_NAME = "blueprints.lock"
 _LOCK_SCHEMA = "eksml-blueprints-lock/1"
+_LOCK_SECONDS = 10.0
 _LOCK_BYTES = 1 << 20
 _COPIED = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<rest>[^/].*)")
 """An address as scp(1) writes it."""
@@ -126,12 +127,21 @@ def read_pins(folder: Path) -> dict[str, Pin]:
     return lock.blueprints
 
 
-def write_pins(folder: Path, pins: Mapping[str, Pin]) -> None:
-    """Replace the lock file."""
-    lock = _Lock(_LOCK_SCHEMA, dict(sorted(pins.items())))
-    write_private(
-        private_directory(folder) / LOCK_NAME, msgspec.json.format(msgspec.json.encode(lock), indent=2), b"\n"
-    )
+def write_pin(folder: Path, blueprint_id: str, pin: Pin | None) -> None:
+    """Write the pin of a blueprint into the lock file, or that there is none; others may write theirs meanwhile.
+
+    Raises:
+        ConfigError: The lock file cannot be read, or another process does not end its own change.
+    """
+    held = os.open(private_directory(folder), os.O_RDONLY)
+    try:
+        if not wait_for_lock(held, _LOCK_SECONDS):
+            raise ConfigError(f"{folder / LOCK_NAME} is being changed by another process.", hint="Try it again.")
+        pins = {name: kept for name, kept in read_pins(folder).items() if name != blueprint_id}
+        lock = _Lock(_LOCK_SCHEMA, dict(sorted((pins | ({blueprint_id: pin} if pin else {})).items())))
+        write_private(folder / LOCK_NAME, msgspec.json.format(msgspec.json.encode(lock), indent=2), b"\n")
+    finally:
+        os.close(held)
 
 
 def digest_of_folder(folder: Path) -> str:

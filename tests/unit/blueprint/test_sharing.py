@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from actions.base.files import config_folder, shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.sharing.effects import effects_of
 from actions.blueprint.sharing.fetching import _refusal, fetched
-from actions.blueprint.sharing.origins import Origin, digest_of_folder, parse_origin, read_pins
+from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pin
 from tui.cli.main import main
 
 BLUEPRINT = """\
@@ -255,6 +256,16 @@ def test_added_updated_and_removed(repository: Path, home: Path, capsys: pytest.
     assert main(["blueprints", "remove", "hello", "--yes"]) == 0
     assert not (home / "hello").exists()
     assert read_pins(home) == {}
+
+
+def test_pins_that_are_written_at_the_same_time_are_all_kept(home: Path) -> None:
+    pin = Pin("https://example.com/r", "", "", commit="c", sha256="d", added_at="2026-11-29T00:00:00Z")
+    names = [f"b{number}" for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: write_pin(home, name, pin), names))
+    assert set(read_pins(home)) == set(names)
+    write_pin(home, "b0", None)
+    assert set(read_pins(home)) == set(names) - {"b0"}
 
 
 def test_what_was_killed_after_its_pin_is_added_or_updated_again(

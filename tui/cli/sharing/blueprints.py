@@ -20,7 +20,7 @@ from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import Blueprint
 from actions.blueprint.sharing.effects import effects_of
 from actions.blueprint.sharing.fetching import Fetched, fetched
-from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pins
+from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pin
 from actions.blueprint.source_files import SHARED
 from tui.cli.target import asked
 
@@ -84,7 +84,7 @@ def remove_blueprint(options: Namespace) -> int:
         )
     if (folder / options.blueprint).exists():
         shutil.rmtree(folder / options.blueprint)
-    write_pins(folder, {name: kept for name, kept in pins.items() if name != options.blueprint})
+    write_pin(folder, options.blueprint, None)
     return 0
 
 
@@ -127,7 +127,7 @@ def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
         sha256=digest_of_folder(fresh),
         added_at=format_rfc3339(SystemClock().now()),
     )
-    write_pins(folder, read_pins(folder) | {name: pin})
+    write_pin(folder, name, pin)
     if (folder / name).exists():
         (folder / name).rename(fresh.parent / "before")
     fresh.rename(folder / name)
