@@ -83,7 +83,9 @@ async def test_d06_a_stage_goes_on_whatever_became_of_its_output(
     tmp_path: Path, sandbox: RunningSandbox, damage: Damage
 ) -> None:
     folder = a_logged_run(tmp_path, sandbox, printing(LINES))
-    kill(begun(folder, lines=5))
+    runner = begun(folder, lines=5)
+    wait(lambda: points(folder) >= 3, "points of a curve")
+    kill(runner)
     damage(folder)
     assert begin(folder) is not None
     has_succeeded(folder)

@@ -72,7 +72,7 @@ def in_training(member: Member) -> Path:
     done = member.run("launch", BLUEPRINT, *options, "max_steps=900000")
     assert done.returncode == 0, done.stderr
     (folder,) = member.run_folders()
-    wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training")
+    wait(lambda: load_run(folder).stage("train").state is StageState.RUNNING, "the training", deadline_seconds=300)
     return folder
 
 
