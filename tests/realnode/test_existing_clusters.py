@@ -61,7 +61,7 @@ def renamed(document: Document, name: str, namespace: str, labels: dict[str, str
 
 @contextmanager
 def made_by_others(system: System) -> Iterator[None]:
-    """Nodes, labels and device plugins as the guide's commands make them; in the end, the plugins as they were."""
+    """Nodes, labels and device plugins as the guide's commands make them; in the end, all as it was."""
     make_nodes(system.blueprint)
     nodes = real_nodes()
     if system.instance_type:
@@ -80,6 +80,9 @@ def made_by_others(system: System) -> Iterator[None]:
         yield
     finally:
         _replace(theirs, ours)
+        for name in accelerated():
+            set_labels(nodes.kubeconfig, name, dict.fromkeys(system.labels, ""))
+        make_nodes("bionemo-esm1nv")
 
 
 def _replace(there: Sequence[Document], wanted: Sequence[Document]) -> None:
