@@ -76,7 +76,7 @@ def made_by_others(system: System) -> Iterator[None]:
     theirs = [renamed(one, *other) for one, other in zip(ours, (NVIDIA, EFA_PLUGIN), strict=False)]
     _replace(ours, theirs)
     try:
-        until(lambda: all(_offers(name, system.offers) for name in accelerated()), "devices")
+        until(lambda: all(_offers(name, system.offers) for name in accelerated()), "devices", seconds=240)
         yield
     finally:
         _replace(theirs, ours)
