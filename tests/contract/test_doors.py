@@ -32,6 +32,7 @@ _ALLOWED = {
     "actions/run/journal/folder.py": "blocks of a fixed size, of which a bounded part is read by pread",
     "actions/run/journal/run_ids.py": "a list that is locked while it is read and written",
     "actions/run/output/segments.py": "segments of a known length, read by pread; and a tail that is open all the time",
+    "actions/blueprint/sharing/origins.py": "a lock",
     "actions/run/launch.py": "a lock",
     "actions/sandbox/locate.py": "a lock",
     "actions/terraform/modules.py": "archives that are in memory",
