@@ -33,12 +33,13 @@ def a_job(**spec: Any) -> dict[str, Any]:
     }
 
 
-TRAIN_JOB = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainJob",
+UNDEFINED = {
+    "apiVersion": "sparkoperator.k8s.io/v1beta2",
+    "kind": "SparkApplication",
     "metadata": {"name": "asked-first"},
-    "spec": {"runtimeRef": {"name": "torch"}},
+    "spec": {"type": "Python"},
 }
+"""A kind that no test defines."""
 ON_G6E = {"nodeSelector": {"node.kubernetes.io/instance-type": "g6e.12xlarge"}}
 
 
@@ -83,7 +84,7 @@ async def test_a_namespace_that_is_not_there(connection: ClusterConnection, tmp_
     ("job", "result", "said"),
     [
         (a_job(), CheckResult.PASSED, "The cluster takes 2 objects, the pods included."),
-        (TRAIN_JOB, CheckResult.FAILED, "does not know the kind TrainJob of trainer.kubeflow.org/v1alpha1."),
+        (UNDEFINED, CheckResult.FAILED, "does not know the kind SparkApplication of sparkoperator.k8s.io/v1beta2."),
         (a_job(nodeSelectors={}), CheckResult.FAILED, 'unknown field "spec.template.spec.nodeSelectors"'),
     ],
 )
@@ -107,7 +108,7 @@ async def test_pods_that_no_node_takes(connection: ClusterConnection, tmp_path: 
     ("job", "namespace", "refusing"),
     [
         (a_job(), "nope", "namespace"),
-        (TRAIN_JOB, "default", "dry run"),
+        (UNDEFINED, "default", "dry run"),
         (a_job(**ON_G6E), "default", "room for the pods"),
     ],
 )
