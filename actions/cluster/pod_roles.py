@@ -134,7 +134,7 @@ def _bound(manifest: Mapping[str, Any], base: Place, field: str) -> int | None:
 
 def _number(manifest: Mapping[str, Any], path: Place) -> int | None:
     value = at(manifest, path)
-    if isinstance(value, int | None):
+    if isinstance(value, int | None) and not isinstance(value, bool):
         return value
     raise ValueError(f"{place_text(path)} is {str(value)[:60]!r}, which is not a number")
 

@@ -67,7 +67,7 @@ _BUSY = "90%"
 _MOST_SECONDS = 360
 """Of a rehearsal, which is so much shorter than its log as the embedded cluster is faster."""
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
-_GENERATED = re.compile(r"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
+_GENERATED = re.compile(rb"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
 """A name of which the server makes a longer one: a blueprint has one name, which a run finds again."""
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
@@ -153,8 +153,7 @@ def begin_blueprint(
     Raises:
         BlueprintError: It is not strict YAML, has no job or several, or holds what must not be copied; with its place.
     """
-    text = _GENERATED.sub(r"name:\1\2", data.decode(errors="replace")) if b"generateName" in data else ""
-    parts = _parts(_strict(text.encode() or data, source), source)
+    parts = _parts(_strict(_GENERATED.sub(rb"name:\1\2", data), source), source)
     objects = [part.value for part in parts]
     try:
         job = job_among(objects)

@@ -14,7 +14,7 @@ from actions.base.files import read_file
 from actions.run.journal.folder import environment_path
 from actions.run.state.view import RunView
 
-_LOOPBACK, _LOOPBACK_SECONDS = "127.0.0.1", 1.0
+_LOOPBACK, _PATH, _LOOPBACK_SECONDS = "127.0.0.1", "/aws", 1.0
 
 
 def account_has_ended(view: RunView, folder: Path) -> bool:
@@ -32,4 +32,4 @@ def account_has_ended(view: RunView, folder: Path) -> bool:
         return False
     with socket.socket() as probe:
         probe.settimeout(_LOOPBACK_SECONDS)
-        return host == _LOOPBACK and probe.connect_ex((host, port)) == errno.ECONNREFUSED
+        return (host, address.path) == (_LOOPBACK, _PATH) and probe.connect_ex((host, port)) == errno.ECONNREFUSED

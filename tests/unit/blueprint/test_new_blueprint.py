@@ -169,6 +169,7 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
     [
         ("image: example.test/train:1", "image: $IMAGE", "it is a template: $IMAGE has to be filled in first. Export"),
         ("parallelism: 2", "parallelism: many", "spec.parallelism is 'many', which is not a number."),
+        ("parallelism: 2", "parallelism: true", "spec.parallelism is 'True', which is not a number."),
         ("kind: Job", "kind: Service", "there is no job in it, only Service. It takes one of Job, PyTorchJob"),
         ("--tag=a%b", f"--token=hf_{'a1' * 12}", "holds a secret, which no blueprint may."),
         (
@@ -187,6 +188,12 @@ def test_what_cannot_be_begun_from_is_refused_with_the_way_out(old: str, new: st
         begun(SMALL.replace(old, new, 1))
     assert words in caught.value.sentence()
     assert caught.value.sentence().startswith("job.yaml")
+
+
+def test_a_name_of_the_server_does_not_hide_what_is_not_utf_8() -> None:
+    data = SMALL.replace("{name: small", "{generateName: small-").encode() + b"# \xff\n"
+    with pytest.raises(BlueprintError, match="UTF-8"):
+        begin_blueprint("own", data, source="job.yaml")
 
 
 def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
 from actions.run.forget import forget_run
+from actions.run.journal.folder import environment_path
 from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator, RequestKind
@@ -296,6 +297,11 @@ async def test_a_rehearsal_whose_embedded_account_has_ended_is_in_nobodys_place(
     with pytest.raises(RefusedError, match=r"embedded account of run .* has ended") as refused:
         send_request(folder, RequestKind.TEARDOWN)
     assert refused.value.hint == f"Forget the run: eksml-tui runs rm {folder.name} --confirm {folder.name}"
+    kept = environment_path(folder).read_text("utf-8")
+    environment_path(folder).write_text(kept.replace(address, address.removesuffix("/aws")), "utf-8")
+    with pytest.raises(RefusedError, match="cannot be forgotten"):  # an emulator of somebody's, which may come back
+        forget_run(folder, confirm=folder.name)
+    environment_path(folder).write_text(kept, "utf-8")
     forget_run(folder, confirm=folder.name)
     assert not folder.exists()
 
