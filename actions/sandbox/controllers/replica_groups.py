@@ -3,8 +3,9 @@
 It makes pods once, and an ended job is ended: without restarts, elasticity and rollouts. No operator has to be there,
 as no blueprint installs one, but for Volcano, whose scheduler places the pods.
 
-Source: names, labels, variables and states of training-operator 1.8.1 (`pkg/controller.v1/tensorflow`), Volcano 1.15.1
-(`pkg/controllers/job`, its `labels.go`) and LeaderWorkerSet 0.6.2 (`pkg/webhooks`, `pkg/utils/pod`).
+Source: names, labels, variables and states as of November 2026 in training-operator (`pkg/controller.v1/tensorflow`),
+Volcano (`pkg/controllers/job`, its `labels.go`) and LeaderWorkerSet (`pkg/webhooks`, `pkg/utils/pod`); not compared
+with the running operators. A TFJob of the operator ends with its chief, or without one with its worker 0.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def _tf_pods(job: Document) -> Iterator[Document]:
 
 
 def _tf_status(job: Document, phases: Counter[str], now: str) -> Document:
-    """The job succeeds when all of its pods have, without the parameter servers, which stay."""
+    """The job succeeds when all of its pods have, but for the parameter servers; the operator may end it sooner."""
     name, total = job["metadata"]["name"], sum(role.total for role in pod_roles(job) if role.name != "ps")
     conditions = list(at(job, ("status", "conditions")) or ())
 
