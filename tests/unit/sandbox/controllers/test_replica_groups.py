@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yaml import safe_load_all
 
-from actions.blueprint.begin.job_rehearsal import stand_ins_of
+from actions.blueprint.begin.job_manifests import definition_of
 from actions.cluster.kinds import kind_of
 from actions.sandbox.clientkit.conditions import is_true
 from actions.sandbox.clientkit.kinds import DEFINITIONS, PODS, Document, owner_of
@@ -74,7 +73,7 @@ async def test_a_leader_worker_set_is_available_and_its_pods_go_with_it(tmp_path
         "LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": STAYS}}
     )
     async with whole_cluster(tmp_path) as client:
-        (definition,) = safe_load_all(stand_ins_of([], job, kind_of("LeaderWorkerSet")))
+        definition = definition_of(job, kind_of("LeaderWorkerSet"))
         await client.create(DEFINITIONS, definition)
         await until(client, DEFINITIONS, definition["metadata"]["name"], has("Established"))
         await client.create(groups.kind, job)
