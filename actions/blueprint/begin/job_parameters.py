@@ -124,7 +124,7 @@ class JobParameters:
         number = _whole_number(self._amount)
         if number is None:
             return
-        places: list[Where] = [("spec", "nprocPerNode")]
+        places: list[Where] = [("spec", "nprocPerNode"), ("spec", "slotsPerWorker")]
         for one in self.containers:
             resources = (*one.path, "resources" if one.role.is_template else "resourcesPerNode")
             places += [(*resources, part, self.devices) for part in ("requests", "limits")]
@@ -241,7 +241,8 @@ class JobParameters:
                 pods["sets"].append(self._target(least))
             yield _NODES, count + more, pods
             ranks = _RANKS if self._row.kind == "MPIJob" else frozenset()
-            processes = {"title": "Processes", "product": [self._workers, slots], "sets": []} if slots > 1 else workers
+            each = "accelerators" if slots == _whole_number(self._amount) else slots
+            processes = {"title": "Processes", "product": [self._workers, each], "sets": []} if slots > 1 else workers
             yield ranks, count * slots, processes
         if "accelerators" in self.found:
             yield _PER_NODE, _whole_number(self._amount), self.found["accelerators"]

@@ -368,5 +368,5 @@ def _filled(document: Manifest) -> Manifest:
 
 def _check_of(needed: Manifest) -> Manifest:
     named = {"api_version": needed["apiVersion"], "kind": needed["kind"], "name": needed["metadata"]["name"]}
-    title = f"{named['kind']} {named['name']}"
-    return {"check": "object", "title": title, "object": named, "hint": "Make it: the job needs it."}
+    hint = "Install its operator." if needed["kind"] == "CustomResourceDefinition" else "Make it: the job names it."
+    return {"check": "object", "title": f"{named['kind']} {named['name']}", "object": named, "hint": hint}
