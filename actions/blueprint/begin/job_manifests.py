@@ -244,11 +244,13 @@ _OF_TOOLS = re.compile(
     r"|(?:batch\.kubernetes\.io/)?(?:controller-uid|job-name)"
 )
 """Labels and annotations that controllers and tools have set."""
+_MAPPINGS = ("labels", "annotations")
 
 
 def without_server_fields(live: Manifest) -> Manifest:
     """Return an object as a person would have written it: without status, identity and what servers add by default."""
-    job: Manifest = _plain({key: value for key, value in live.items() if key != "status"})
+    ordered = {key: live[key] for key in ("apiVersion", "kind", "metadata")} | live
+    job: Manifest = _plain({key: value for key, value in ordered.items() if key != "status"})
     if live["apiVersion"].startswith("batch/") and not live["spec"].get("manualSelector"):
         job["spec"].pop("selector", None)  # the server makes it anew
     return job
@@ -261,11 +263,10 @@ def _plain(node: Any) -> Any:
         return node
     kept = {}
     for key, value in node.items():
-        if key in _ADDED and (_ADDED[key] is _ALWAYS or _ADDED[key] == value):
-            continue
-        if key in ("labels", "annotations") and isinstance(value, dict):
-            kept[key] = {name: text for name, text in value.items() if not _OF_TOOLS.fullmatch(name)}
-        else:
-            kept[key] = _plain(value)
-    emptied = {key for key, value in kept.items() if value == {} and node[key]}
-    return {key: value for key, value in kept.items() if key not in emptied}
+        if key in _MAPPINGS and isinstance(value, dict):
+            value = {name: text for name, text in value.items() if not _OF_TOOLS.fullmatch(name)}  # noqa: PLW2901
+        plain = _plain(value)
+        is_added = key in _ADDED and (_ADDED[key] is _ALWAYS or _ADDED[key] == value)
+        if not is_added and (plain != {} or key not in ("metadata", *_MAPPINGS)):
+            kept[key] = plain
+    return kept

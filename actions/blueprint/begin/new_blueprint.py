@@ -222,7 +222,8 @@ class _Draft:
             del entry["value"]
             entry["valueFrom"] = {"secretKeyRef": {"name": secret, "key": variable, "optional": True}}
             self._remarks.append(f"The value of {variable} is not copied: {plain} takes it, from env:{variable}.")
-        return f"---\n{yaml_text(document.value, is_compact=True)}" if found else text
+        before = "---\n" if text.startswith("---") else ""
+        return before + yaml_text(document.value) if found else text
 
     def _parameters(self, chosen: JobParameters, *, has_stand_ins: bool) -> dict[str, Manifest]:
         found: dict[str, Manifest] = dict(chosen.found)

@@ -152,8 +152,9 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
             - {{name: API_KEY, value: 'sesame'}}"""
     new = begun(SMALL.replace("{name: PLAIN, value: x}", with_secrets))
     assert not any(token.encode() in data or b"sesame" in data for data in new.files.values())
-    manifest = new.files["manifests/small.yaml"].decode()
-    assert "secretKeyRef: {name: own-hf-token, key: HF_TOKEN, optional: true}" in manifest
+    (container,) = safe_load(new.files["manifests/small.yaml"])["spec"]["template"]["spec"]["containers"]
+    reference = {"secretKeyRef": {"name": "own-hf-token", "key": "HF_TOKEN", "optional": True}}
+    assert container["env"][:2] == [{"name": "PLAIN", "value": "x"}, {"name": "HF_TOKEN", "valueFrom": reference}]
     blueprint = written(new, tmp_path / "own")
     assert blueprint.parameters["hf_token"].default == "env:HF_TOKEN"
     assert set(blueprint.stage("train").secrets) == {"own-hf-token", "own-api-key"}
