@@ -72,7 +72,7 @@ def job_among(objects: Sequence[Manifest]) -> tuple[Manifest, KubeKind]:
     raise BlueprintError(f"it has {len(jobs)} jobs: {names}.", hint="Give each a file, and a blueprint.")
 
 
-def containers_of(job: Manifest) -> list[JobContainer]:
+def job_containers(job: Manifest) -> list[JobContainer]:
     """Return the containers of a job's pods.
 
     Raises:
@@ -135,20 +135,11 @@ def secrets_in(manifest: Manifest) -> Iterator[tuple[Where, str]]:
             yield path, name if isinstance(name, str) else ""
 
 
-_REFERENCES = {
-    "configMapRef": ("ConfigMap", "name"),
-    "configMapKeyRef": ("ConfigMap", "name"),
-    "configMap": ("ConfigMap", "name"),
-    "secretRef": ("Secret", "name"),
-    "secretKeyRef": ("Secret", "name"),
-    "secret": ("Secret", "secretName"),
-    "imagePullSecrets": ("Secret", "name"),
-    "persistentVolumeClaim": ("PersistentVolumeClaim", "claimName"),
-    "runtimeRef": ("ClusterTrainingRuntime", "name"),
-    "serviceAccountName": ("ServiceAccount", ""),
-    "priorityClassName": ("PriorityClass", ""),
-}
-"""Keys that refer to an object: its kind, and the key of its name below; empty for the value itself."""
+_REFERENCE = re.compile(
+    r"(configMap|secret|persistentVolumeClaim|serviceAccount|priorityClass)(?:KeyRef|Ref|Name)?"
+    r"|imagePullSecrets|runtimeRef"
+)
+"""Keys that refer to an object, most of them by its kind."""
 _OF_CLUSTER = re.compile(r"default|system-.*")
 """Names of accounts and classes that every cluster has."""
 _RUNTIME = {
@@ -187,21 +178,26 @@ def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
     return list(found.values())
 
 
-def _named_in(node: Any) -> Iterator[tuple[str, str, str]]:
+def _named_in(node: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield kind and name of each object that something refers to, and the key in it; empty for the whole object."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        if key not in _REFERENCES:
-            yield from _named_in(value)
-            continue
-        kind, field = _REFERENCES[key]
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                name = None if one.get("optional") else one.get(field) or one.get("name")
-                kind, part = str(one.get("kind") or kind), str(one.get("key") or "")
-            else:
-                name, part = None if field or _OF_CLUSTER.fullmatch(str(one)) else one, ""
-            if isinstance(name, str):
-                yield kind, name, part
+    found = _REFERENCE.fullmatch(key)
+    if found is None or isinstance(node, list):
+        for below, value in node.items() if isinstance(node, dict) else ():
+            yield from _named_in(value, below)
+        for item in node if isinstance(node, list) else ():
+            yield from _named_in(item, key)
+        return
+    kind = "Secret" if key == "imagePullSecrets" else "ClusterTrainingRuntime"
+    kind = found[1][0].upper() + found[1][1:] if found[1] else kind
+    if isinstance(node, dict) and not node.get("optional"):
+        names = (node.get(field) for field in ("name", "secretName", "claimName"))
+        name = next((name for name in names if isinstance(name, str)), "")
+        kind, part = str(node.get("kind") or kind), str(node.get("key") or "")
+    else:
+        is_name = key.endswith("Name") and not _OF_CLUSTER.fullmatch(str(node))
+        name, part = str(node) if is_name else "", ""
+    if name:
+        yield kind, name, part
 
 
 def definition_of(job: Manifest, row: KubeKind) -> Manifest:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from actions.blueprint.begin.job_manifests import DEVICES, containers_of, main_container, places_of
+from actions.blueprint.begin.job_manifests import DEVICES, job_containers, main_container, places_of
 from actions.blueprint.parts import Scalar, Where
 from actions.blueprint.targets import Manifest, argument_text
 from actions.cluster.kinds import KubeKind
@@ -60,7 +60,7 @@ class JobParameters:
         """Parameters by name, as a blueprint has them."""
         self.derived: dict[str, dict[str, Any]] = {}
         self.remarks: list[str] = []
-        self.containers = containers_of(job)
+        self.containers = job_containers(job)
         self.main = main_container(self.containers)
         devices: tuple[str, Any] = next(iter(self.main.devices.items()), ("", None))
         self.devices, self._amount = devices

@@ -46,15 +46,15 @@ _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
 _GENERATED = re.compile(rb"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
 """A name of which the server makes a longer one: a blueprint has one name, which a run finds again."""
 _OPERATORS = {
-    "PyTorchJob": ("training-operator",),
-    "MPIJob": ("mpi-operator",),
-    "RayJob": ("volcano", "kuberay"),
-    "RayCluster": ("volcano", "kuberay"),
-    "Job.batch.volcano.sh": ("volcano",),
-    "JobSet": ("jobset",),
-    "TrainJob": ("jobset", "kubeflow-trainer"),
+    "pytorchjobs.kubeflow.org": ("training-operator",),
+    "mpijobs.kubeflow.org": ("mpi-operator",),
+    "rayjobs.ray.io": ("volcano", "kuberay"),
+    "rayclusters.ray.io": ("volcano", "kuberay"),
+    "jobs.batch.volcano.sh": ("volcano",),
+    "jobsets.jobset.x-k8s.io": ("jobset",),
+    "trainjobs.trainer.kubeflow.org": ("jobset", "kubeflow-trainer"),
 }
-"""The components with the operator of a kind, in the order in which they are installed."""
+"""The components with the operator of a definition, in the order in which they are installed."""
 _OLD_MPI = ("kubeflow.org/v1", "MPIJob")
 """Of the training operator, which the component installs for PyTorchJobs alone."""
 
@@ -147,7 +147,7 @@ class _Draft:
         self._title = f"{job['kind']} {self._name}"
         self._file = f"manifests/{re.sub(r'[^a-z0-9-]', '-', self._name)}.yaml"
         self._is_old_mpi = (job["apiVersion"], job["kind"]) == _OLD_MPI
-        self._operators = () if self._is_old_mpi else _OPERATORS.get(row.name, ())
+        self._operators = () if self._is_old_mpi else _OPERATORS.get(f"{row.plural}.{row.group}", ())
         self._remarks: list[str] = []
         self._secrets: dict[str, dict[str, str]] = {}
 
@@ -348,7 +348,7 @@ _CORE = NodeSpace(
 )
 """The part of the nodes that the embedded cluster has by itself that pods may take."""
 _DAEMONS = {"name": "daemons", "resources": {"requests": {"cpu": "400m", "memory": "512Mi"}}}
-"""What a node's daemons take beside its pods."""
+"""The part of a node that its daemons take."""
 _MOST_PODS = 512
 _HYPERPOD = {"sagemaker.amazonaws.com/node-health-status": "Schedulable"}
 
