@@ -17,10 +17,13 @@ from types import TracebackType
 
 import pytest
 
+from tests.support.terminal import SHOWS_STACKS
+
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
 _KEPT_BYTES = 1 << 18
 _PAUSE_SECONDS = 0.01
 """Between two pieces of one frame, which a terminal passes on in pieces of 4 KiB."""
+_STACKS_SECONDS = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l")
 """Written when the terminal is given back: the first screen, the cursor, pastes as they were."""
@@ -43,7 +46,7 @@ class OnPty:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-            os.execvpe(argv[0], list(argv), dict(environment))
+            os.execvpe(argv[0], list(argv), {**environment, **SHOWS_STACKS})
         os.set_blocking(self.master, False)
         self._is_open = True
 
@@ -103,7 +106,19 @@ class OnPty:
     def wait(self, pattern: str, *, seconds: float = 60) -> None:
         """Until the text written since `forget` matches."""
         if not self.sees(pattern, seconds=seconds):
-            pytest.fail(f"no {pattern!r} within {seconds:.0f} s; the last text was:\n{self.text[-2000:]}")
+            said = f"; it has ended: {self._status}" if self.has_ended() else ""
+            last = self.text[-2000:]
+            pytest.fail(f"no {pattern!r} within {seconds:.0f} s{said}; the last text was:\n{last}{self._stacks()}")
+
+    def _stacks(self) -> str:
+        """End a program that hangs, and return what its threads were doing."""
+        if not self.has_ended():
+            self.forget()
+            os.kill(self.pid, signal.SIGABRT)
+            until = time.monotonic() + _STACKS_SECONDS
+            while not self.has_ended() and time.monotonic() < until:
+                self.read(0.2)
+        return f"\nat the end:\n{self.text}"
 
     def sees(self, pattern: str, *, seconds: float) -> bool:
         """Return whether the text written since `forget` matches within this time, and before the program ends."""

@@ -23,6 +23,9 @@ _LIFE_SECONDS = 1.0
 _END_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 0.3
 """Between two looks at a screen."""
+_STACKS_SECONDS = 10.0
+SHOWS_STACKS = {"PYTHONFAULTHANDLER": "1"}
+"""In the environment of a program: SIGABRT makes it write what each of its threads is doing."""
 
 
 class Terminal:
@@ -40,7 +43,7 @@ class Terminal:
     ) -> None:
         self._socket = f"eksml-{uuid.uuid4().hex[:8]}"
         columns, rows = size
-        variables = [f"{name}={value}" for name, value in environment.items()]
+        variables = [f"{name}={value}" for name, value in {**environment, **SHOWS_STACKS}.items()]
         self._tmux(
             "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), "-c", str(directory),
             "env", *variables, *argv,
@@ -118,9 +121,20 @@ class Terminal:
             now = time.monotonic()
             is_dead = now - asked > _LIFE_SECONDS and self.is_dead() and not holds()
             if is_dead or now > began + seconds:
-                pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
+                said = "; it has ended" if is_dead else ""
+                pytest.fail(f"no {what} within {seconds:.0f} s{said}; the screen was:\n{self.text()}{self._stacks()}")
             asked = now if now - asked > _LIFE_SECONDS else asked
             time.sleep(min(0.05 + (now - began) / 20, _LONGEST_PAUSE_SECONDS))
+
+    def _stacks(self) -> str:
+        """End a program that hangs, and return what its threads were doing, as far as the screen has room for it."""
+        until = time.monotonic() + _STACKS_SECONDS
+        if not self.is_dead():
+            self._tmux("resize-window", "-t", "t", "-x", "200", "-y", "200")
+            os.kill(self.pid(), signal.SIGABRT)
+            while not self.is_dead() and time.monotonic() < until:
+                time.sleep(_LONGEST_PAUSE_SECONDS)
+        return f"\nat the end:\n{self.text()}"
 
     def wait_end(self, *, seconds: float = 60) -> int:
         """Wait until the program has ended; its exit status, which tmux learns a moment after the end.
