@@ -90,12 +90,12 @@ def _begun(options: Namespace) -> NewBlueprint:
 
     async def ask(session: KubeSession) -> NewBlueprint:
         namespace = subject.namespace or session.namespace or "default"
-        return await _of_live(session, ObjectRef(row.api_version, row.kind, namespace, subject.name), begin)
+        return await begin_from_live(session, ObjectRef(row.api_version, row.kind, namespace, subject.name), begin)
 
     return ask_cluster(options, ask)
 
 
-async def _of_live(session: KubeSession, ref: ObjectRef, begin: Callable[..., NewBlueprint]) -> NewBlueprint:
+async def begin_from_live(session: KubeSession, ref: ObjectRef, begin: Callable[..., NewBlueprint]) -> NewBlueprint:
     """Return the blueprint of a job of a cluster, with charts of what is in its log where none was given."""
     live = await fetch_object(session, Discovery(session), ref)
     context = parse_context_name(session.context)
