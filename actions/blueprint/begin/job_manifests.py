@@ -48,8 +48,8 @@ class JobContainer(msgspec.Struct, frozen=True):
     @property
     def devices(self) -> dict[str, Any]:
         """The accelerators that it requests, by resource, as they are written."""
-        resources = self.spec.get("resources") or {}
-        amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        parts = (at(self.spec, ("resources", part)) for part in ("requests", "limits"))
+        amounts = {name: amount for part in parts if isinstance(part, dict) for name, amount in part.items()}
         return {name: amount for name, amount in amounts.items() if name in DEVICES}
 
 

@@ -138,7 +138,7 @@ class JobParameters:
         self._add("accelerators", number, f"{DEVICES[self.devices]} per pod", targets, minimum=min(1, number))
 
     def _instance_types(self) -> None:
-        own = (self.main.role.spec.get("nodeSelector") or {}).get(INSTANCE_TYPE)
+        own = at(self.main.role.spec, ("nodeSelector", INSTANCE_TYPE))
         places = [(*role.path, "spec", "nodeSelector", INSTANCE_TYPE) for role in self._roles]
         targets = [self._target(path) for path in places if at(self._job, path) == own]
         if isinstance(own, str):
@@ -160,7 +160,7 @@ class JobParameters:
         self.found["namespace"] = {**form, "default": here or default, **targets}
 
     def _queue(self) -> None:
-        queue = (self._job["metadata"].get("labels") or {}).get(_QUEUE)
+        queue = at(self._job, ("metadata", "labels", _QUEUE))
         of_cluster = {"group": "Cluster"}
         if queue:
             text = {"type": "text", "title": "Queue", "help": "A LocalQueue of Kueue; empty for none."}

@@ -309,8 +309,9 @@ class _Draft:
             steps.append({"expect": {"metric": metric, "of": "train"}})
         try:
             nodes = self._nodes(objects)
-        except ValueError as error:
-            self._remarks.append(f"What its pods request cannot be read: {error}.")
+        except (AttributeError, TypeError, ValueError) as error:
+            why = error if isinstance(error, ValueError) else "a field has another form"
+            self._remarks.append(f"What its pods request cannot be read: {why}.")
             nodes = Counter()
         named = {"nodes": ",".join(f"{name}={min(count, MOST_ASKED)}" for name, count in nodes.items())}
         always = [{"teardown": {"confirm": _CLUSTER}}, {"expect": {"audit": "empty"}}]

@@ -311,6 +311,20 @@ def test_pods_that_no_node_of_the_embedded_cluster_takes_are_named() -> None:
         assert f"The embedded cluster has no node for the pods of job: {why}." in new.remarks
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("    resources: {limits: {cpu: many}}", "could not convert string to float: 'many'"),
+        ("    resources: [1]", "a field has another form"),
+        ("nodeSelector: [1]", "a field has another form"),
+    ],
+)
+def test_what_has_another_form_is_left_to_the_cluster(more: str, why: str, tmp_path: Path) -> None:
+    new = begun(f"{SMALL}      {more}\n")
+    assert f"What its pods request cannot be read: {why}." in new.remarks
+    written(new, tmp_path / "own")
+
+
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_pods_have_the_label_that_their_operator_was_seen_to_set(recording: Path) -> None:
     lines = [json.loads(line) for line in recording.read_text("utf-8").splitlines()]
