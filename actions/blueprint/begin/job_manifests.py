@@ -20,15 +20,8 @@ from actions.blueprint.parts import Where
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, KubeKind, find_kind, kind_of
 from actions.cluster.pod_roles import PodRole, at, pod_roles
-from actions.fleet.node_amounts import GPU, NEURON, NEURON_CORE
+from actions.fleet.fit import ACCELERATORS
 
-DEVICES = {
-    GPU: "GPUs",
-    NEURON: "Neuron devices",
-    "aws.amazon.com/neurondevice": "Neuron devices",
-    NEURON_CORE: "Neuron cores",
-}
-"""Resources of accelerators, with the words for several."""
 DATA_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume"})
 """Objects that hold data: a teardown asks before it deletes them."""
 _OF_SHELLS = frozenset({"command", "args", "entrypoint", "annotations", "exec"})
@@ -50,7 +43,7 @@ class JobContainer(msgspec.Struct, frozen=True):
         """The accelerators that it requests, by resource, as they are written."""
         parts = (at(self.spec, ("resources", part)) for part in ("requests", "limits"))
         amounts = {name: amount for part in parts if isinstance(part, dict) for name, amount in part.items()}
-        return {name: amount for name, amount in amounts.items() if name in DEVICES}
+        return {name: amount for name, amount in amounts.items() if name in ACCELERATORS}
 
 
 def job_among(objects: Sequence[Manifest]) -> tuple[Manifest, KubeKind]:

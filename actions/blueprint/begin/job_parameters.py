@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from actions.blueprint.begin.job_manifests import DEVICES, job_containers, main_container, places_of
+import msgspec
+
+from actions.blueprint.begin.job_manifests import job_containers, main_container, places_of
 from actions.blueprint.parts import Scalar, Where
 from actions.blueprint.targets import Manifest, argument_text
 from actions.cluster.kinds import KubeKind
@@ -135,7 +137,7 @@ class JobParameters:
             for place, value in written.items()
             if _whole_number(value) == number
         ]
-        self._add("accelerators", number, f"{DEVICES[self.devices]} per pod", targets, minimum=min(1, number))
+        self._add("accelerators", number, f"{self.devices} per pod", targets, minimum=min(1, number))
 
     def _instance_types(self) -> None:
         own = at(self.main.role.spec, ("nodeSelector", INSTANCE_TYPE))
@@ -256,12 +258,9 @@ def _whole_number(value: object) -> int | None:
 
 def _typed(text: str) -> Scalar:
     """Return an argument as the type that writes it in the same way."""
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            if argument_text(kind(text)) == text and len(text) < 16:
-                return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    is_written_so = len(text) < 16 and isinstance(value, bool | int | float) and argument_text(value) == text
+    return value if is_written_so else text
