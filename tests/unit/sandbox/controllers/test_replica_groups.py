@@ -72,6 +72,7 @@ def test_pods_are_named_and_labelled_as_by_the_operator(name: str, spec: Documen
 
 
 WORKERS: Document = {"Worker": {"replicas": 2, "template": ENDS}}
+IDLE: Document = {"Worker": {"template": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}}}
 CHIEF: Document = {"Chief": {"template": ENDS}}
 
 
@@ -108,6 +109,27 @@ def test_a_hyperpod_job_is_completed_with_all_of_its_pods_which_its_status_names
         assert status["jobPods"]["name"] == "mine-pod"
         assert groups.made is not None
         assert groups.made(job, "mine-pod-0")[1]["metadata"]["name"] == "mine-pod"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "ended", "owner"),
+    [
+        ("MPIJob", {"mpiReplicaSpecs": {"Launcher": {"template": ENDS}} | IDLE}, "Succeeded", "mine"),
+        ("HyperPodPyTorchJob", {"replicaSpecs": [{"name": "pod", "template": ENDS}]}, "Completed", "mine-pod"),
+    ],
+)
+async def test_a_job_without_an_operator_runs_to_its_end(
+    name: str, spec: Document, ended: str, owner: str, tmp_path: Path
+) -> None:
+    groups, job = a_job(name, spec)
+    async with whole_cluster(tmp_path) as client:
+        definition = definition_of(job, kind_of(name))
+        await client.create(DEFINITIONS, definition)
+        await until(client, DEFINITIONS, definition["metadata"]["name"], has("Established"))
+        await client.create(groups.kind, job)
+        await until(client, groups.kind, "default/mine", has(ended))
+        pods = (await client.session.get(PODS.path(namespace="default")))["items"]
+        assert {(owner_of(pod) or {})["name"] for pod in pods} == {owner}
 
 
 async def test_a_leader_worker_set_is_available_and_its_pods_go_with_it(tmp_path: Path) -> None:
