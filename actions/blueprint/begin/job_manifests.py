@@ -145,10 +145,10 @@ _RUNTIME = {
         },
     }]}},
 }  # fmt: skip
+_MODES = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 _CONTENTS: dict[str, Manifest] = {
-    "PersistentVolumeClaim": {
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    },
+    "PersistentVolumeClaim": {"spec": {**_MODES, "resources": {"requests": {"storage": "1Gi"}}}},
+    "PersistentVolume": {"spec": {**_MODES, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt/stand-in"}}},
     "PriorityClass": {"value": 0},
     "ClusterTrainingRuntime": {"spec": _RUNTIME},
     "TrainingRuntime": {"spec": _RUNTIME},
@@ -163,12 +163,21 @@ def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
     for kind, name, key in _named_in(job):
         if (kind, name) in brought:
             continue
-        row = find_kind(kind) or kind_of("ClusterTrainingRuntime")
-        made = {"apiVersion": row.api_version, "kind": kind, "metadata": {"name": name}, **_CONTENTS.get(kind, {})}
-        made = found.setdefault((kind, name), made)
+        made = found.setdefault((kind, name), _stand_in(kind, name))
         if key:
             made.setdefault("stringData" if kind == "Secret" else "data", {})[key] = "stand-in"
     return list(found.values())
+
+
+def stand_in_volumes(needed: Sequence[Manifest]) -> list[Manifest]:
+    """Return a volume for each claim among stand-ins, which no driver would make."""
+    claims = (each["metadata"]["name"] for each in needed if each["kind"] == "PersistentVolumeClaim")
+    return [_stand_in("PersistentVolume", f"stand-in-{name}") for name in claims]
+
+
+def _stand_in(kind: str, name: str) -> Manifest:
+    row = find_kind(kind) or kind_of("ClusterTrainingRuntime")
+    return {"apiVersion": row.api_version, "kind": kind, "metadata": {"name": name}, **_CONTENTS.get(kind, {})}
 
 
 def _named_in(node: Any, key: str = "") -> Iterator[tuple[str, str, str]]:

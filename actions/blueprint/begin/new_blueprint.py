@@ -21,6 +21,7 @@ from actions.blueprint.begin.job_manifests import (
     job_among,
     placeholders_in,
     secrets_in,
+    stand_in_volumes,
     stand_ins_of,
 )
 from actions.blueprint.begin.job_parameters import UNQUEUED, JobParameters
@@ -44,6 +45,8 @@ _MOST_SECONDS = 360
 _CLUSTER = "bionemo-on-eks"
 """The name of the embedded cluster."""
 _SEPARATOR = re.compile(r"(?m)^(?=---(?:\s|$))")
+_OCTAL = re.compile(rb"\b(m|defaultM)ode:(\s*)0([0-7]{3})\b")
+"""The mode of a file as YAML 1.1 has it; for YAML 1.2 it is a text."""
 _GENERATED = re.compile(rb"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
 """A name of which the server makes a longer one: a blueprint has one name, which a run finds again."""
 _OPERATORS = {
@@ -119,6 +122,7 @@ def begin_blueprint(
         BlueprintError: It is not strict YAML, has no job or several, or holds what must not be copied; with its place.
     """
     data = _GENERATED.sub(rb"name:\1\2", data)
+    data = _OCTAL.sub(lambda found: b"%sode:%s%d" % (found[1], found[2], int(found[3], 8)), data)
     try:
         documents = parse_manifests(data, file=source)
         objects = [document.value for document in documents]
@@ -190,7 +194,7 @@ class _Draft:
         note = f"# Begun from {source}. What a stage is expected to take is a guess: correct it.\n"
         files = {FILE_NAME: note + yaml_text(_filled(blueprint), is_compact=True), **files}
         if needed:
-            files[STAND_INS] = "---\n".join(map(yaml_text, needed))
+            files[STAND_INS] = "---\n".join(map(yaml_text, [*stand_in_volumes(needed), *needed]))
         files[SCRIPT] = self._script([item for item, _ in objects], metrics[0] if metrics and log else "")
         if self._row.ends:
             files[_LOG] = log or _NO_LOG
@@ -373,4 +377,5 @@ def _filled(document: Manifest) -> Manifest:
 def _check_of(needed: Manifest) -> Manifest:
     named = {"api_version": needed["apiVersion"], "kind": needed["kind"], "name": needed["metadata"]["name"]}
     hint = "Install its operator." if needed["kind"] == "CustomResourceDefinition" else "Make it: the job names it."
-    return {"check": "object", "title": f"{named['kind']} {named['name']}", "object": named, "hint": hint}
+    check = {"check": "object", "title": f"{named['kind']} {named['name']}", "object": named, "hint": hint}
+    return check | {"is_required": False} if needed["kind"] in DATA_KINDS else check  # bound by the first pod of some

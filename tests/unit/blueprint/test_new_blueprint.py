@@ -211,7 +211,10 @@ def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
     assert new.files["manifests/volumes.yaml"].decode() == claim.removeprefix("\n")
     assert b"{a: b}" not in b"".join(new.files.values())
     stand_ins = [document.value for document in parse_manifests(new.files[STAND_INS], file="")]
-    assert [f"{one['kind']} {one['metadata']['name']}" for one in stand_ins] == named
+    assert [f"{one['kind']} {one['metadata']['name']}" for one in stand_ins] == [
+        "PersistentVolume stand-in-old",
+        *named,
+    ]
     assert "The Secret login is not copied." in new.remarks
     blueprint = written(new, tmp_path / "own")
     volumes = blueprint.stage("volumes")
@@ -253,6 +256,14 @@ def test_an_object_of_the_cluster_is_written_as_a_person_would(tmp_path: Path) -
             "template": {"spec": {"containers": [{"name": "a", "image": "a:1"}], "restartPolicy": "Never"}},
         },
     }
+
+
+def test_the_mode_of_a_file_is_a_number(tmp_path: Path) -> None:
+    volume = "{name: x, configMap: {name: settings, defaultMode: 0755, items: [{key: a, path: a, mode: 0400}]}}"
+    blueprint = written(begun(f"{SMALL}      volumes: [{volume}]\n"), tmp_path / "own")
+    (found,) = job_of(blueprint)["spec"]["template"]["spec"]["volumes"]
+    assert found["configMap"]["defaultMode"] == 0o755
+    assert found["configMap"]["items"][0]["mode"] == 0o400
 
 
 def test_what_does_not_end_is_waited_for_instead(tmp_path: Path) -> None:
