@@ -230,7 +230,6 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _forward(commands, cluster)
     _read(commands)
     blueprint_commands(commands, cluster)
-    _validate(commands)
     _mirror(commands)
     _prices(commands)
     _doctor(commands, cluster)
@@ -395,17 +394,6 @@ def _read(commands: Commands) -> None:
     output_option(read, "plot")
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
-    )
-
-
-def _validate(commands: Commands) -> None:
-    validate = commands.add_parser("validate", help="check blueprint folders")
-    validate.add_argument(
-        "folder",
-        type=Path,
-        nargs="+",
-        metavar="FOLDER",
-        help="a folder with a blueprint.yaml; - takes that file from stdin, and the others from the working folder",
     )
 
 

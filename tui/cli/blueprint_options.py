@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def blueprint_commands(commands: Commands, cluster: Options) -> None:
-    """Add `blueprints` and its verbs."""
+    """Add `blueprints` with its verbs, and `validate`."""
     blueprints = commands.add_parser("blueprints", help="list the blueprints, show one, begin or add one")
     output_option(blueprints)
     verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
@@ -25,6 +25,7 @@ def blueprint_commands(commands: Commands, cluster: Options) -> None:
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
     output_option(show, suppress=True)
     _of_repositories(verbs)
+    _validate(commands)
 
 
 def _new(new: argparse.ArgumentParser, cluster: Options) -> None:
@@ -56,3 +57,14 @@ def _of_repositories(verbs: Commands) -> None:
     removing.add_argument("blueprint", metavar="ID", help="the blueprint")
     for changing in (adding, updating, removing):
         changing.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _validate(commands: Commands) -> None:
+    validate = commands.add_parser("validate", help="check blueprint folders")
+    validate.add_argument(
+        "folder",
+        type=Path,
+        nargs="+",
+        metavar="FOLDER",
+        help="a folder with a blueprint.yaml; - takes that file from stdin, and the others from the working folder",
+    )
