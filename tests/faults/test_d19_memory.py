@@ -219,10 +219,10 @@ def change_layouts(console: OnPty, times: int) -> None:
     """Four panes, the run's, one; each key waits for what the one before has brought."""
     for _ in range(times // 30):
         console.type(b":layout quad\r\x17r\x17o" * 10)
+        console.forget()  # frames of the help before: its `q` would come too early, and end the console
         console.type(b"?")
         console.wait(r"─ help ─")
         console.type(b"q")
-        console.forget()
 
 
 def settled_megabytes(console: OnPty) -> float:
