@@ -75,7 +75,7 @@ def command_line_page() -> str:
     uses: dict[str, list[str]] = {}
     for path, command in _paths(top):
         for row in _rows(command):
-            uses.setdefault(row, []).append(" ".join(path))
+            uses.setdefault(row, []).append(path)
     console = _rows(top)
     common = [row for row in console if row in uses]
     lines = [
@@ -93,10 +93,10 @@ def command_line_page() -> str:
     lines += [row + _names(uses[row]) for row in shared]
     lines += ["", "## The console", "", *(row for row in console if row not in common), ""]
     for path, command in _paths(top):
-        if group := GROUPS.get(" ".join(path)):
+        if group := GROUPS.get(path):
             lines += [f"## {group}", ""]
-        lines += [f"### {' '.join(path)}", "", command.description or "", ""]
-        lines += [*(f"    {line}" for line in EXAMPLES.get(" ".join(path), ())), ""]
+        lines += [f"### {path}", "", command.description or "", ""]
+        lines += [*(f"    {line}" for line in EXAMPLES.get(path, ())), ""]
         if own := [row for row in _rows(command) if row not in common and row not in shared]:
             lines += [*own, ""]
     return "\n".join(lines)
@@ -106,13 +106,12 @@ def _names(paths: Sequence[str]) -> str:
     return "" if len(paths) > _FEW else f" ({', '.join(paths)})"
 
 
-def _paths(
-    command: argparse.ArgumentParser, words: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
-    """Yield the commands below a command, with the words of each."""
+def _paths(command: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the commands below a command, each with its words."""
     for name, below in subcommands_of(command).items():
-        yield (*words, name), below
-        yield from _paths(below, (*words, name))
+        path = f"{words} {name}".strip()
+        yield path, below
+        yield from _paths(below, path)
 
 
 def _rows(command: argparse.ArgumentParser) -> list[str]:
@@ -143,13 +142,13 @@ def _options(command: argparse.ArgumentParser) -> Iterator[str]:
 def _commands(top: argparse.ArgumentParser) -> Iterator[str]:
     console = [_row(action) for action in top._actions]  # noqa: SLF001
     for path, below in _paths(top):
-        if group := GROUPS.get(" ".join(path)):
+        if group := GROUPS.get(path):
             yield f".SH {_roff(group).upper()}"
         usage = [_usage_of(action) for action in below._actions if not action.option_strings]  # noqa: SLF001
-        yield f'.SS "{_roff(" ".join(path))}{"".join(f" {_roff(word)}" for word in usage)}"'
+        yield f'.SS "{_roff(path)}{"".join(f" {_roff(word)}" for word in usage)}"'
         yield _roff(below.description or "")
         yield from _described(below, console)
-        if lines := EXAMPLES.get(" ".join(path)):
+        if lines := EXAMPLES.get(path):
             yield ".PP\n.EX"
             yield from (_roff(line) for line in lines)
             yield ".EE"
