@@ -32,8 +32,9 @@ from actions.cluster.objects.editing import yaml_text
 from actions.cluster.pod_roles import at, place_text, pod_roles
 from actions.fleet.fit import PodSet, fit_of
 from actions.fleet.instance_types import MOST_ASKED, SAGEMAKER, InstanceTable
-from actions.fleet.node_amounts import GPU
+from actions.fleet.node_amounts import GPU, allocatable_of
 from actions.fleet.placement import NodeSpace, reasons_against
+from actions.fleet.quantity import parse_quantity
 
 SCRIPT, STAND_INS = "rehearse.yaml", "manifests/stand-ins.yaml"
 _VOLUMES, _LOG = "manifests/volumes.yaml", "train.log"
@@ -55,8 +56,6 @@ _OPERATORS = {
     "trainjobs.trainer.kubeflow.org": ("jobset", "kubeflow-trainer"),
 }
 """The components with the operator of a definition, in the order in which they are installed."""
-_OLD_MPI = ("kubeflow.org/v1", "MPIJob")
-"""Of the training operator, which the component installs for PyTorchJobs alone."""
 
 
 _SWITCHES = {
@@ -146,7 +145,7 @@ class _Draft:
         self._name = str(job["metadata"]["name"])
         self._title = f"{job['kind']} {self._name}"
         self._file = f"manifests/{re.sub(r'[^a-z0-9-]', '-', self._name)}.yaml"
-        self._is_old_mpi = (job["apiVersion"], job["kind"]) == _OLD_MPI
+        self._is_old_mpi = job["apiVersion"] == "kubeflow.org/v1" and job["kind"] == "MPIJob"  # of training-operator
         self._operators = () if self._is_old_mpi else _OPERATORS.get(f"{row.plural}.{row.group}", ())
         self._remarks: list[str] = []
         self._secrets: dict[str, dict[str, str]] = {}
@@ -328,13 +327,16 @@ class _Draft:
         managed = [msgspec.structs.replace(kind, name=f"{SAGEMAKER}{kind.name}") for kind in table]
         of_today = [kind for kind in table if _OF_TODAY.match(kind.name)]
         nodes: Counter[str] = Counter()
-        for types, labels, there in ((of_today, {}, [_CORE]), ([*table, *managed], {}, []), (managed, _HYPERPOD, [])):
+        for types, labels, there in ((of_today, {}, [_CORE]), (table, {}, []), (managed, _HYPERPOD, [])):
             pool = {"metadata": {"name": "any"}, "spec": {"template": {"metadata": {"labels": labels}, "spec": {}}}}
             found = fit_of(groups, there, [pool], types)
             nodes.update(found.started)
             groups = [group for group in groups if group.name in found.refused]
+        offered = [allocatable_of(kind, has_devices=True, has_efa=True) for kind in table]
+        greatest = {name: max(parse_quantity(one.get(name, "0")) for one in offered) for one in offered for name in one}
         for group in groups:
-            why, name = reasons_against(group.pod, _CORE)[0], group.name.partition(" ")[2]
+            why = [*reasons_against(group.pod, NodeSpace("", _CORE.labels, [], greatest)), "no type has all of it"][0]
+            name = group.name.partition(" ")[2]
             self._remarks.append(f"The embedded cluster has no node for the pods of {name}: {why}.")
         return nodes
 

@@ -305,6 +305,8 @@ def test_the_nodes_of_a_rehearsal_are_the_smallest_of_today_that_the_pods_fit_on
 def test_pods_that_no_node_of_the_embedded_cluster_takes_are_named() -> None:
     for more, why in (
         ("resources: {limits: {google.com/tpu: 4}}", "Insufficient google.com/tpu"),
+        ("resources: {limits: {nvidia.com/gpu: 8, ephemeral-storage: 800Gi}}", "Insufficient ephemeral-storage"),
+        ("resources: {limits: {nvidia.com/gpu: 8, aws.amazon.com/neuron: 1}}", "no type has all of it"),
         ("resources: {}\n      nodeSelector: {pool: a}", "node(s) didn't match Pod's node affinity/selector"),
     ):
         new = begun(f"{SMALL}          {more}\n")
