@@ -148,7 +148,6 @@ _RUNTIME = {
 _MODES = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 _CONTENTS: dict[str, Manifest] = {
     "PersistentVolumeClaim": {"spec": {**_MODES, "resources": {"requests": {"storage": "1Gi"}}}},
-    "PersistentVolume": {"spec": {**_MODES, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt/stand-in"}}},
     "PriorityClass": {"value": 0},
     "ClusterTrainingRuntime": {"spec": _RUNTIME},
     "TrainingRuntime": {"spec": _RUNTIME},
@@ -172,7 +171,8 @@ def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
 def stand_in_volumes(needed: Sequence[Manifest]) -> list[Manifest]:
     """Return a volume for each claim among stand-ins, which no driver would make."""
     claims = (each["metadata"]["name"] for each in needed if each["kind"] == "PersistentVolumeClaim")
-    return [_stand_in("PersistentVolume", f"stand-in-{name}") for name in claims]
+    spec = {**_MODES, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt/stand-in"}}
+    return [_stand_in("PersistentVolume", f"stand-in-{name}") | {"spec": spec} for name in claims]
 
 
 def _stand_in(kind: str, name: str) -> Manifest:
