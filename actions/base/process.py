@@ -135,8 +135,8 @@ def _name_of(pid: int) -> str:
         return "?"
 
 
-def kill(identity: ProcessIdentity) -> None:
-    """End exactly this process at once, also one that is stopped; silent if it has ended.
+def kill(identity: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> None:
+    """End exactly this process, by default at once and also one that is stopped; silent if it has ended.
 
     Raises:
         RefusedError: It belongs to another user.
@@ -147,7 +147,7 @@ def kill(identity: ProcessIdentity) -> None:
         return
     try:
         if is_alive(identity):  # the descriptor means this process, whatever has its number later
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return
     except PermissionError as error:
