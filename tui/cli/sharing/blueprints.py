@@ -210,4 +210,4 @@ def _require_yes(question: str, options: Namespace, otherwise: str) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{plain_text(text)}\n")
