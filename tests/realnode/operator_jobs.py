@@ -27,6 +27,7 @@ Condition = Callable[[Statuses], bool]
 _BUSYBOX = "public.ecr.aws/docker/library/busybox:1.36"
 _RAY = "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest"
 _FOREVER = "sleep 600"
+_SECOND_FAILS = f"hostname | grep -v node-{{}} && {_FOREVER}; sleep 5; exit 1"
 _SECOND_WAITS = f"hostname | grep worker-1 && {_FOREVER}"
 
 
@@ -233,17 +234,17 @@ OPERATOR_JOBS = (
     OperatorJob("jobset-completes", [_job_set("sleep 5")], _is(JOB_SETS, "js", "Completed")),
     OperatorJob(
         "jobset-fails",
-        [_job_set("hostname | grep -v node-1 && sleep 600; sleep 5; exit 1")],
+        [_job_set(_SECOND_FAILS.format("1"))],
         _is(JOB_SETS, "js", "Failed"),
     ),
     OperatorJob(
         "jobset-restarts",
-        [_job_set("sleep 5; exit 1", failurePolicy={"maxRestarts": 1})],
+        [_job_set(_SECOND_FAILS.format("1"), failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Failed"),
     ),
     OperatorJob("jobset-rests", [_job_set(_FOREVER)], _running(2), _pause(JOB_SETS, "js")),
     OperatorJob("trainjob-completes", _train_job("sleep 5"), _is(TRAIN_JOBS, "tj", "Complete")),
-    OperatorJob("trainjob-fails", _train_job("sleep 5; exit 1"), _is(TRAIN_JOBS, "tj", "Failed")),
+    OperatorJob("trainjob-fails", _train_job(_SECOND_FAILS.format("0-1")), _is(TRAIN_JOBS, "tj", "Failed")),
     OperatorJob("trainjob-rests", _train_job(_FOREVER), _running(2), _pause(TRAIN_JOBS, "tj")),
     OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(
