@@ -165,16 +165,23 @@ def _ray_job(name: str, entrypoint: str) -> Document:
     return _object(RAY_JOBS, name, spec)
 
 
+_ATTEMPT = {
+    "name": "ATTEMPT",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}},
+}
+
+
 def _replicated(script: str, labels: Mapping[str, str], *, replicas: int = 1) -> Document:
     """A group of Jobs with a pod each, which is not started again."""
     template = _template("node", script)
     template["spec"]["restartPolicy"] = "Never"
+    template["spec"]["containers"][0]["env"] = [_ATTEMPT]
     job = {"metadata": {"labels": dict(labels)}, "spec": {"backoffLimit": 0, "template": template}}
     return {"name": "node", "replicas": replicas, "template": job}
 
 
-def _job_set(script: str, **spec: Any) -> Document:
-    return _object(JOB_SETS, "js", {"replicatedJobs": [_replicated(script, {}, replicas=2)], **spec})
+def _job_set(script: str, *, replicas: int = 2, **spec: Any) -> Document:
+    return _object(JOB_SETS, "js", {"replicatedJobs": [_replicated(script, {}, replicas=replicas)], **spec})
 
 
 def _train_job(script: str, **spec: Any) -> Sequence[Document]:
@@ -233,7 +240,7 @@ OPERATOR_JOBS = (
     ),
     OperatorJob("jobset-completes", [_job_set("sleep 5")], _is(JOB_SETS, "js", "Completed")),
     OperatorJob(
-        "jobset-fails",
+        "jobset-failed",
         [_job_set(_SECOND_FAILS.format("1"))],
         _is(JOB_SETS, "js", "Failed"),
     ),
@@ -242,9 +249,14 @@ OPERATOR_JOBS = (
         [_job_set(_SECOND_FAILS.format("1"), failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Failed"),
     ),
+    OperatorJob(
+        "jobset-recovers",
+        [_job_set('sleep 5; test "$ATTEMPT" = 1', replicas=1, failurePolicy={"maxRestarts": 1})],
+        _is(JOB_SETS, "js", "Completed"),
+    ),
     OperatorJob("jobset-rests", [_job_set(_FOREVER)], _running(2), _pause(JOB_SETS, "js")),
     OperatorJob("trainjob-completes", _train_job("sleep 5"), _is(TRAIN_JOBS, "tj", "Complete")),
-    OperatorJob("trainjob-fails", _train_job(_SECOND_FAILS.format("0-1")), _is(TRAIN_JOBS, "tj", "Failed")),
+    OperatorJob("trainjob-failed", _train_job(_SECOND_FAILS.format("0-1")), _is(TRAIN_JOBS, "tj", "Failed")),
     OperatorJob("trainjob-rests", _train_job(_FOREVER), _running(2), _pause(TRAIN_JOBS, "tj")),
     OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(
