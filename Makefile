@@ -54,12 +54,12 @@ $(COMPILED)-wholes: $(COMPILED)
 
 # Each worker collects all tests of its command, ten seconds for those of parts, and most of what these do is computing.
 # With five, two cores are idle for a hundredth of the time. The tests of wholes wait most of the time for each other's
-# processes: with eight workers, two cores were idle for an eighth of it.
+# processes: with eight workers, two cores were idle for an eighth of it. More of them make what is waited for late.
 test: $(COMPILED)-parts  ## the tests of parts, of rules, of every screen, and of the console in a terminal
 	$(PYTEST) --numprocesses 5 $(PARTS)
 
 integration: $(COMPILED)-wholes  ## the tests of whole runs: on embedded clusters, under faults, with Terraform
-	$(PYTEST) --numprocesses 10 $(WHOLES)
+	$(PYTEST) --numprocesses 8 $(WHOLES)
 
 durations: $(COMPILED)-parts $(COMPILED)-wholes  ## write tests/support/durations.json anew, by which the longest tests start first
 	RECORD_DURATIONS=1 $(PYTEST) --numprocesses 10

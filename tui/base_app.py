@@ -35,9 +35,12 @@ ResultT = TypeVar("ResultT")
 AnswerT = TypeVar("AnswerT")
 
 LONGEST_HOLD_SECONDS = 3.0
-"""After this, keys are handled by whatever is on screen: a slow answer must not lock the keyboard. Turns of the loop
-are counted, not time, so that a busy machine does not count as a slow answer."""
+"""After this, keys are handled by whatever is on screen: a slow answer must not lock the keyboard. What is counted is
+turns of the loop that come on time: where they are late, the effect of a key is late by itself, and they count less."""
 _TURN_SECONDS = 0.1
+_LATE_SECONDS = 0.02
+_LATE_TURNS = 10
+"""Turns that are late, and count as much as one that is not: an end there is, even if all of them are."""
 _PASSES = 3
 """Times that the path of a key is followed: a message that the key causes may cause another one higher up."""
 _ERROR_SECONDS = 8.0
@@ -117,7 +120,7 @@ class TypeAhead:
         """Keep keys until the returned function is called, or `LONGEST_HOLD_SECONDS` have passed."""
         token = object()
         self._quiet.clear()
-        self._wait_on(token, max(1, round(LONGEST_HOLD_SECONDS / _TURN_SECONDS)))
+        self._wait_on(token, max(1, round(LONGEST_HOLD_SECONDS / _TURN_SECONDS)) * _LATE_TURNS)
         return lambda: self._release(token)
 
     def release_all(self) -> None:
@@ -129,12 +132,17 @@ class TypeAhead:
         """Return when there is no hold and no key is kept."""
         await self._quiet.wait()
 
-    def _wait_on(self, token: object, turns: int) -> None:
-        if turns:
-            loop = asyncio.get_running_loop()
-            self._holds[token] = loop.call_later(_TURN_SECONDS, self._wait_on, token, turns - 1)
-        else:
+    def _wait_on(self, token: object, left: int) -> None:
+        if left <= 0:
             self._release(token)
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + _TURN_SECONDS
+        self._holds[token] = loop.call_at(due, self._turn, token, left, due)
+
+    def _turn(self, token: object, left: int, due: float) -> None:
+        is_late = asyncio.get_running_loop().time() > due + _LATE_SECONDS
+        self._wait_on(token, left - (1 if is_late else _LATE_TURNS))
 
     def _release(self, token: object) -> None:
         timer = self._holds.pop(token, None)

@@ -32,6 +32,8 @@ from tui.cli.main import main
 
 SANDBOX_SPEED = 1.0
 LINES = 28
+PAUSE_SECONDS = 0.8
+"""Between two lines. The runner has to be killed before the last: a log read to its end is not read again."""
 Damage = Callable[[Path], None]
 
 
@@ -82,7 +84,7 @@ def zeroed_points(folder: Path) -> None:
 async def test_d06_a_stage_goes_on_whatever_became_of_its_output(
     tmp_path: Path, sandbox: RunningSandbox, damage: Damage
 ) -> None:
-    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES, pause=PAUSE_SECONDS))
     runner = begun(folder, lines=5)
     wait(lambda: points(folder) >= 3, "points of a curve")
     kill(runner)

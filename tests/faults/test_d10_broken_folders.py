@@ -117,7 +117,7 @@ def test_every_command_goes_on_beside_them(program: Program) -> None:
         assert program.command("runs", verb, folder.name).returncode == 0, verb
         assert program.command("runs", verb, "latest").returncode == 0, verb
     for name in ("pipe", "directory", "garbage"):
-        done = program.command("runs", "show", name, seconds=60)
+        done = program.command("runs", "show", name)
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1
     script = program.home / "look.yaml"
@@ -137,7 +137,7 @@ def test_the_console_shows_them_and_goes_on(program: Program) -> None:
     try:
         terminal.wait("nodes", seconds=90)
         terminal.press("0")
-        terminal.wait("unreadable", seconds=60)
+        terminal.wait("unreadable")
         terminal.wait("fake-1121-0001")
         terminal.press("4")
         terminal.wait("A pretend run")

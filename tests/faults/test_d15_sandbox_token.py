@@ -103,7 +103,7 @@ def test_d15_the_verb_tells_of_the_kubeconfig_and_of_no_token(program: Program) 
         argv = program.argv("sandbox", "--name", "shown")
         child = subprocess.Popen(argv, env=dict(program.environment), stdout=output, stderr=output)
     try:
-        wait(lambda: said.read_text().count("\n") >= 3, "three lines of output", deadline_seconds=60)
+        wait(lambda: said.read_text().count("\n") >= 3, "three lines of output")
         first, second, *_ = said.read_text().splitlines()
         kubeconfig = Path(first)
         assert kubeconfig == program.kubeconfig("shown")

@@ -92,7 +92,7 @@ def test_f02_a_killed_console_is_followed_by_one_that_ends_in_the_same_world(
                 wait(lambda: not list(processes_of(folder)), "the end of the first runner")
             assert a_console_does(folder, deed, point) in _ends(deed, point)
         the_next_console_does(folder, deed)
-        wait(lambda done=is_done: done(load_run(folder)), deed, deadline_seconds=60)  # type: ignore[misc]
+        wait(lambda done=is_done: done(load_run(folder)), deed)  # type: ignore[misc]
     assert World(folder).history() == HISTORY
     view = load_run(folder)
     assert (view.audit.leftovers if view.audit else None) == ()

@@ -167,8 +167,8 @@ async def test_of_two_guards_one_sends_and_the_other_goes_on_after_a_kill(
     guards = Guards(program, kubeconfig, "job/twice", "--idle", "20m")
     both = guards.start(), guards.start()
     try:
-        await until(lambda: len(guards.sent()) == 2, "the warnings of one", deadline_seconds=60)
-        await until(lambda: any(WAITS in guards.said(number) for number in range(2)), "the other", deadline_seconds=60)
+        await until(lambda: len(guards.sent()) == 2, "the warnings of one")
+        await until(lambda: any(WAITS in guards.said(number) for number in range(2)), "the other")
         sends = int(WAITS in guards.said(0))
         assert WAITS not in guards.said(sends)
         killed = await holder()
@@ -177,7 +177,7 @@ async def test_of_two_guards_one_sends_and_the_other_goes_on_after_a_kill(
         async def is_replaced() -> bool:
             return await holder() != killed
 
-        await until(is_replaced, "the other one with the Lease", deadline_seconds=60)
+        await until(is_replaced, "the other one with the Lease")
         resource = "/apis/batch/v1/namespaces/default/jobs/twice"
         await session.request("DELETE", resource, body=b'{"propagationPolicy": "Background"}')
         code = await asyncio.to_thread(both[1 - sends].wait, 90)

@@ -17,10 +17,14 @@ from types import TracebackType
 
 import pytest
 
+from tests.support.terminal import SHOWS_STACKS
+
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
 _KEPT_BYTES = 1 << 18
 _PAUSE_SECONDS = 0.01
 """Between two pieces of one frame, which a terminal passes on in pieces of 4 KiB."""
+_USUAL_SECONDS = 120.0
+_STACKS_SECONDS = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?2004l")
 """Written when the terminal is given back: the first screen, the cursor, pastes as they were."""
@@ -43,7 +47,7 @@ class OnPty:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-            os.execvpe(argv[0], list(argv), dict(environment))
+            os.execvpe(argv[0], list(argv), {**environment, **SHOWS_STACKS})
         os.set_blocking(self.master, False)
         self._is_open = True
 
@@ -83,7 +87,7 @@ class OnPty:
         if taken:
             self._tail = (self._tail + taken)[-_KEPT_BYTES:]
 
-    def type(self, data: bytes, *, seconds: float = 60) -> None:
+    def type(self, data: bytes, *, seconds: float = _USUAL_SECONDS) -> None:
         """Send bytes, reading what is written meanwhile."""
         rest, until = memoryview(data), time.monotonic() + seconds
         while rest:
@@ -100,10 +104,22 @@ class OnPty:
         """Look only at what comes from here on."""
         self._tail = b""
 
-    def wait(self, pattern: str, *, seconds: float = 60) -> None:
+    def wait(self, pattern: str, *, seconds: float = _USUAL_SECONDS) -> None:
         """Until the text written since `forget` matches."""
         if not self.sees(pattern, seconds=seconds):
-            pytest.fail(f"no {pattern!r} within {seconds:.0f} s; the last text was:\n{self.text[-2000:]}")
+            said = f"; it has ended: {self._status}" if self.has_ended() else ""
+            last = self.text[-2000:]
+            pytest.fail(f"no {pattern!r} within {seconds:.0f} s{said}; the last text was:\n{last}{self._stacks()}")
+
+    def _stacks(self) -> str:
+        """End a program that hangs, and return what its threads were doing."""
+        if not self.has_ended():
+            self.forget()
+            os.kill(self.pid, signal.SIGABRT)
+            until = time.monotonic() + _STACKS_SECONDS
+            while not self.has_ended() and time.monotonic() < until:
+                self.read(0.2)
+        return f"\nat the end:\n{self.text}"
 
     def sees(self, pattern: str, *, seconds: float) -> bool:
         """Return whether the text written since `forget` matches within this time, and before the program ends."""
@@ -114,7 +130,7 @@ class OnPty:
             self.read(0.2)
         return True
 
-    def wait_raw(self, sequence: bytes, *, seconds: float = 60) -> None:
+    def wait_raw(self, sequence: bytes, *, seconds: float = _USUAL_SECONDS) -> None:
         """Until these bytes were written since `forget`."""
         until = time.monotonic() + seconds
         while sequence not in self._tail:
@@ -142,14 +158,14 @@ class OnPty:
             self._status = status if done else None
         return self._status is not None
 
-    def wait_stopped(self, *, seconds: float = 60) -> None:
+    def wait_stopped(self, *, seconds: float = _USUAL_SECONDS) -> None:
         """Until the program is stopped by a signal."""
         stat, until = Path(f"/proc/{self.pid}/stat"), time.monotonic() + seconds
         while stat.read_text().rpartition(")")[2].split()[0] != "T":
             assert time.monotonic() < until, f"it was not stopped within {seconds:.0f} s"
             self.read(0.05)
 
-    def wait_ended(self, *, seconds: float = 60, is_read: bool = True) -> int:
+    def wait_ended(self, *, seconds: float = _USUAL_SECONDS, is_read: bool = True) -> int:
         """Until the program is gone; its exit code.
 
         Args:

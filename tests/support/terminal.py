@@ -18,11 +18,15 @@ from tests.support.missing import needs
 
 needs_tmux = needs("tmux")
 
+_USUAL_SECONDS = 120.0
+"""How long a screen is waited for: a busy machine takes ten times what an idle one does."""
 _LIFE_SECONDS = 1.0
 """The time between two looks whether a program that is waited for lives: each look starts tmux."""
-_END_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 0.3
 """Between two looks at a screen."""
+_STACKS_SECONDS = 10.0
+SHOWS_STACKS = {"PYTHONFAULTHANDLER": "1"}
+"""In the environment of a program: SIGABRT makes it write what each of its threads is doing."""
 
 
 class Terminal:
@@ -40,7 +44,7 @@ class Terminal:
     ) -> None:
         self._socket = f"eksml-{uuid.uuid4().hex[:8]}"
         columns, rows = size
-        variables = [f"{name}={value}" for name, value in environment.items()]
+        variables = [f"{name}={value}" for name, value in {**environment, **SHOWS_STACKS}.items()]
         self._tmux(
             "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), "-c", str(directory),
             "env", *variables, *argv,
@@ -87,7 +91,7 @@ class Terminal:
         """Return whether the program has ended."""
         return self._tmux("display-message", "-p", "-t", "t", "#{pane_dead}").strip() == "1"
 
-    def wait(self, pattern: str, *, seconds: float = 60, press: str = "") -> re.Match[str]:
+    def wait(self, pattern: str, *, seconds: float = _USUAL_SECONDS, press: str = "") -> re.Match[str]:
         """Wait until a regular expression is on the screen.
 
         Args:
@@ -107,22 +111,33 @@ class Terminal:
         self.until(look, f"{pattern!r} on the screen", seconds=seconds)
         return found[0]
 
-    def wait_gone(self, pattern: str, *, seconds: float = 60) -> None:
+    def wait_gone(self, pattern: str, *, seconds: float = _USUAL_SECONDS) -> None:
         """Wait until a regular expression is not on the screen."""
         self.until(lambda: not re.search(pattern, self.text(), re.MULTILINE), f"{pattern!r} gone", seconds=seconds)
 
-    def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 60) -> None:
+    def until(self, holds: Callable[[], bool], what: str, *, seconds: float = _USUAL_SECONDS) -> None:
         """Wait for a condition; on failure, or when the program ends without it, show the screen."""
         began = asked = time.monotonic()
         while not holds():
             now = time.monotonic()
             is_dead = now - asked > _LIFE_SECONDS and self.is_dead() and not holds()
             if is_dead or now > began + seconds:
-                pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
+                said = "; it has ended" if is_dead else ""
+                pytest.fail(f"no {what} within {seconds:.0f} s{said}; the screen was:\n{self.text()}{self._stacks()}")
             asked = now if now - asked > _LIFE_SECONDS else asked
             time.sleep(min(0.05 + (now - began) / 20, _LONGEST_PAUSE_SECONDS))
 
-    def wait_end(self, *, seconds: float = 60) -> int:
+    def _stacks(self) -> str:
+        """End a program that hangs, and return what its threads were doing, as far as the screen has room for it."""
+        until = time.monotonic() + _STACKS_SECONDS
+        if not self.is_dead():
+            self._tmux("resize-window", "-t", "t", "-x", "200", "-y", "200")
+            os.kill(self.pid(), signal.SIGABRT)
+            while not self.is_dead() and time.monotonic() < until:
+                time.sleep(_LONGEST_PAUSE_SECONDS)
+        return f"\nat the end:\n{self.text()}"
+
+    def wait_end(self, *, seconds: float = _USUAL_SECONDS) -> int:
         """Wait until the program has ended; its exit status, which tmux learns a moment after the end.
 
         tmux may never learn it: when the terminal is closed, libutempter ignores SIGCHLD while it waits for a program
@@ -148,7 +163,7 @@ class Terminal:
         pid = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
         program = identity_of(int(pid)) if pid else None
         subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
-        if program is not None and not wait_for_end(program, seconds=_END_SECONDS):
+        if program is not None and not wait_for_end(program, seconds=_USUAL_SECONDS):
             kill(program)
 
     def _tmux(self, *arguments: str) -> str:

@@ -71,7 +71,7 @@ def list_and_export_the_results(terminal: Terminal) -> None:
     terminal.wait(r"copies them to s3://bucket/prefix\.")
     terminal.press("y")
     terminal.wait(r"Job default/eksml-export-")
-    terminal.wait(r"The results are in s3://bucket/prefix", seconds=60)
+    terminal.wait(r"The results are in s3://bucket/prefix")
 
 
 def watch_the_data_being_made(terminal: Terminal) -> None:

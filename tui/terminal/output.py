@@ -47,11 +47,17 @@ class TerminalOutput:
         self._patience = None
 
     def write(self, text: str) -> None:
-        """Write all of it; drop what the terminal does not accept in time."""
+        """Write all of it; drop what the terminal does not accept in time.
+
+        A terminal is asked once more when the time is over, which a busy machine may have taken for itself.
+        """
         rest = memoryview(text.encode("utf-8", errors="replace"))
-        while rest and not self._is_given_up():
-            if taken := self._take(rest[:_CHUNK_BYTES], _LOOK_MILLISECONDS):
+        while rest and not self._is_gone:
+            is_late = self._is_late()
+            if taken := self._take(rest[:_CHUNK_BYTES], 0 if is_late else _LOOK_MILLISECONDS):
                 rest, self._moved_at = rest[taken:], self._clock()
+            elif is_late:
+                return
 
     def write_at_once(self, text: str) -> None:
         """Write what the terminal accepts without waiting."""
@@ -68,8 +74,8 @@ class TerminalOutput:
         """Return true."""
         return True
 
-    def _is_given_up(self) -> bool:
-        return self._is_gone or (self._patience is not None and self._clock() - self._moved_at >= self._patience)
+    def _is_late(self) -> bool:
+        return self._patience is not None and self._clock() - self._moved_at >= self._patience
 
     def _take(self, data: memoryview, milliseconds: int) -> int:
         """Write once, if the terminal is ready within that time; return the number of bytes written."""

@@ -191,6 +191,13 @@ def test_output_that_is_to_finish_still_gets_through_where_it_is_read(line: tupl
     assert not writer.is_alive()
 
 
+def test_output_of_a_console_that_came_late_itself_gets_to_a_terminal_that_is_read(line: tuple[int, int]) -> None:
+    output = TerminalOutput(line[1], lambda: None)
+    output.finish_within(0.0)
+    output.write("\x1b[?1049l")
+    assert os.read(line[0], 100) == b"\x1b[?1049l"
+
+
 def test_a_terminal_that_is_gone_is_told_once_and_takes_everything(line: tuple[int, int]) -> None:
     told: list[str] = []
     output = TerminalOutput(line[1], lambda: told.append("gone"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,21 @@ async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert handed == [first]
     assert not keys.keeps(first)
+
+
+async def test_a_hold_lasts_longer_where_the_loop_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.base_app.LONGEST_HOLD_SECONDS", 0.03)
+    monkeypatch.setattr("tui.base_app._TURN_SECONDS", 0.01)
+    handed: list[KeyOrClick] = []
+    keys = TypeAhead(handed.append)
+    keys.hold()
+    assert keys.keeps(events.Key("a", "a"))
+    for _ in range(6):
+        time.sleep(0.05)
+        await asyncio.sleep(0)
+    assert not handed
+    while not handed:
+        await asyncio.sleep(0)
 
 
 async def test_keys_are_handed_over_in_order_and_one_at_a_time() -> None:
