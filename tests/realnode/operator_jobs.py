@@ -246,7 +246,7 @@ OPERATOR_JOBS = (
     ),
     OperatorJob(
         "jobset-restarts",
-        [_job_set(_SECOND_FAILS.format("1"), failurePolicy={"maxRestarts": 1})],
+        [_job_set("sleep 5; exit 1", replicas=1, failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Failed"),
     ),
     OperatorJob(
