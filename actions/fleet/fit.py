@@ -23,7 +23,10 @@ from actions.fleet.placement import (
 )
 from actions.fleet.quantity import format_bytes, parse_quantity
 
-_ACCELERATORS = ("nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore", "amd.com/gpu")
+ACCELERATORS = (
+    "nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore", "amd.com/gpu"
+)  # fmt: skip
+"""Resources of accelerators, as pods request them."""
 _SHARED = ("cpu", "memory")
 _TINY = 1e-9
 
@@ -117,7 +120,7 @@ class _Pools:
 
 def share_of(wanted: Amounts, space: NodeSpace) -> float:
     """Return the part of a node that a pod takes: of its accelerators if it asks for any, else of CPU or memory."""
-    names = [name for name in _ACCELERATORS if wanted.get(name)] or _SHARED
+    names = [name for name in ACCELERATORS if wanted.get(name)] or _SHARED
     return max((wanted.get(name, 0.0) / space.offered[name] for name in names if space.offered.get(name)), default=0.0)
 
 

@@ -1,9 +1,9 @@
-"""The page on the script language names exactly what it has: no word less, none that is gone."""
+"""The page on the script language names exactly what it has, that on documents each of their keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,9 +12,12 @@ import pytest
 import yaml
 
 from actions.command.verbs import COMMANDS
-from actions.run.state.view import RunState, StageState
+from actions.run.report import run_json
+from actions.run.state.view import RunState, RunView, StageState
 from actions.script.model import Conditions
 from actions.script.parse import TOP_KEYS, WORDS
+from tests.support.fixed_runs import a_failed_run, a_run_with_a_plan, a_stalled_run, a_torn_down_run, a_training_run
+from tui.cli.main import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -86,3 +89,38 @@ def test_the_states_that_a_condition_can_name(field: str, states: type[StageStat
     listed = text.partition(": ")[2]
     words = [word for quoted in _QUOTED.findall(listed) for word in ([quoted] if field == "run" else quoted.split())]
     assert sorted(words) == sorted(states)
+
+
+_BY_NAME = frozenset({"by_stage", "outputs", "parameters"})
+"""Keys whose values have names of a run or a blueprint as their keys."""
+
+
+def keys_of(document: object) -> Iterator[str]:
+    """List the keys of a document that are the program's own."""
+    if isinstance(document, list):
+        for each in document:
+            yield from keys_of(each)
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            yield from () if key in _BY_NAME else keys_of(value)
+
+
+def named_in_commands() -> frozenset[str]:
+    """Return the words that the page on documents has as code."""
+    return frozenset(_QUOTED.findall((DOCS / "commands.md").read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [a_training_run, a_failed_run, a_run_with_a_plan, a_stalled_run, a_torn_down_run],
+    ids=lambda made: made.__name__,
+)
+def test_the_keys_of_a_run(made: Callable[[], RunView]) -> None:
+    assert {*keys_of(msgspec.json.decode(run_json(made())))} - named_in_commands() == set()
+
+
+@pytest.mark.parametrize("line", ["plan efa-nccl-tests --no-checks", "blueprints", "config"])
+def test_the_keys_of_a_document(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*line.split(), "-o", "json"]) == 0
+    assert {*keys_of(msgspec.json.decode(capsys.readouterr().out))} - named_in_commands() == set()

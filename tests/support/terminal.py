@@ -19,7 +19,7 @@ from tests.support.missing import needs
 needs_tmux = needs("tmux")
 
 _USUAL_SECONDS = 120.0
-"""How long a screen is waited for: a busy machine takes ten times what an idle one does."""
+"""The longest wait for a screen; a busy machine needs ten times as long as an idle one."""
 _LIFE_SECONDS = 1.0
 """The time between two looks whether a program that is waited for lives: each look starts tmux."""
 _LONGEST_PAUSE_SECONDS = 0.3

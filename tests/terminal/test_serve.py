@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import os
 import re
 import signal
@@ -13,12 +11,12 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from actions.base.process import identity_of, is_alive
+from tests.support.browser import browser
 from tests.support.missing import needs, needs_module
 from tests.support.polling import until
 from tests.support.program import Program
@@ -107,7 +105,7 @@ async def test_a_page_has_a_read_only_console_that_ends_with_the_page_and_with_t
 @needs_module("textual_serve")
 @needs("chromium")
 async def test_a_browser_shows_it_and_hands_it_keys(tmp_path: Path) -> None:
-    async with served(tmp_path) as (address, _), _browser(tmp_path / "profile") as page:
+    async with served(tmp_path) as (address, _), browser(tmp_path / "profile") as page:
         await page.call("Page.navigate", url=address)
         await page.wait("read-only")
         await page.call("Input.dispatchKeyEvent", type="char", text="?")
@@ -154,72 +152,6 @@ async def _seen(page: aiohttp.ClientWebSocketResponse, text: str) -> str:
                 raise AssertionError(f"the console ended: {plain}")
             data += message.data if isinstance(message.data, bytes) else b""
     return plain
-
-
-class _Page:
-    """A page of Chromium, by its DevTools protocol."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._sent = 0
-        self._screen = b""
-        self.requested: set[str] = set()
-        self.answered: set[str] = set()
-
-    async def call(self, method: str, **parameters: object) -> None:
-        self._sent += 1
-        await self._socket.send_json({"id": self._sent, "method": method, "params": parameters})
-        while (await self._take()).get("id") != self._sent:
-            pass
-
-    async def wait(self, text: str) -> None:
-        """Wait until the console has sent a text to the page."""
-        async with asyncio.timeout(60):
-            while text not in re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", self._screen.decode("utf-8", "replace")):
-                await self._take()
-
-    async def _take(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(await self._socket.receive_str())
-        parameters = told.get("params", {})
-        match told.get("method"):
-            case "Network.webSocketFrameReceived" if parameters["response"]["opcode"] == 2:
-                self._screen += base64.b64decode(parameters["response"]["payloadData"])
-            case "Network.requestWillBeSent":
-                self.requested.add(parameters["request"]["url"])
-            case "Network.responseReceived":
-                self.answered.add(parameters["response"]["url"])
-        return told
-
-
-@asynccontextmanager
-async def _browser(profile: Path) -> AsyncIterator[_Page]:
-    chromium = await asyncio.create_subprocess_exec(
-        *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
-        *(f"--user-data-dir={profile}", "about:blank"),
-        stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(profile.parent)},
-    )  # fmt: skip
-    assert chromium.stderr is not None
-    drained: asyncio.Task[bytes] | None = None
-    try:
-        async with asyncio.timeout(60):
-            while b"DevTools listening on" not in (line := await chromium.stderr.readline()):
-                assert line, "Chromium ended"
-        drained = asyncio.create_task(chromium.stderr.read())
-        port = line.decode().split(":")[2].partition("/")[0]
-        async with aiohttp.ClientSession() as client:
-            async with client.get(f"http://127.0.0.1:{port}/json") as answer:
-                targets = await answer.json()
-            target = next(one for one in targets if one["type"] == "page")
-            async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                page = _Page(socket)
-                await page.call("Network.enable")
-                yield page
-    finally:
-        os.killpg(chromium.pid, signal.SIGKILL)
-        await chromium.wait()
-        if drained is not None:
-            await drained
 
 
 RUBBISH = (

@@ -6,13 +6,13 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from actions.base.errors import nearest_hint
 from tui.cli.blueprint_options import blueprint_commands
-from tui.cli.examples import epilog_of
+from tui.cli.examples import GROUPS, epilog_of
 from tui.cli.options import (
     RUN,
     SEVERAL,
@@ -34,7 +34,6 @@ from tui.cli.options import (
 )
 from tui.cli.run_verbs.arguments import approve_options, run_commands
 from tui.cli.run_verbs.limits import limit_options
-from tui.cli.tables import FORMATS
 
 if TYPE_CHECKING:
     from tui.cli.options import Commands
@@ -43,16 +42,17 @@ VERSION = "0.1.0"
 
 _EPILOG = """\
 examples:
-  eksml-tui                             open the console on the kubeconfig's context
+  eksml-tui                             open the console on the context
   eksml-tui --demo                      open the console on the embedded cluster
   eksml-tui --demo --script life.yaml   play a script, also without a terminal
   eksml-tui nodes --output json         print nodes, usage and cost once
   eksml-tui why pytorchjob/esm1nv       explain why it is stuck, with evidence
-  kubectl logs train-0 | eksml-tui read log -o plot   plot the curves of a log
-  eksml-tui doctor bionemo-esm1nv       check what a launch needs, before anything is paid for
+  kubectl logs train-0 | eksml-tui read log -o plot   plot its curves
+  eksml-tui doctor bionemo-esm1nv       check what a launch needs
   eksml-tui runs list                   list the runs launched from this machine
 
-exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file, 3 a teardown left something
+exit codes: 0 done or passed, 1 failed, 2 bad usage or an invalid file,
+  3 a teardown left something
 """
 
 
@@ -209,7 +209,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
         prog="eksml-tui",
         description="The console for people who train models on Amazon EKS.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     top.add_argument("-V", "--version", action="version", version=f"%(prog)s {VERSION}")
     top.add_argument("--debug", action="store_true", help="show the traceback of an error, with secrets removed")
@@ -230,13 +230,12 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _forward(commands, cluster)
     _read(commands)
     blueprint_commands(commands, cluster)
-    _validate(commands)
     _mirror(commands)
-    _plan(commands)
-    _launch(commands, cluster)
     _prices(commands)
     _doctor(commands, cluster)
-    runs = commands.add_parser("runs", help="list, inspect and control runs of this machine, and those of a team")
+    _plan(commands)
+    _launch(commands, cluster)
+    runs = commands.add_parser("runs", help="list, inspect and control runs")
     if has_verbs:
         run_commands(runs)
     approve = commands.add_parser("approve", help="approve the Terraform plan of the stage that waits")
@@ -246,12 +245,29 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _serve(commands, cluster)
     _sandbox(commands)
     _for_shells(commands)
-    _explain(top)
+    _explain(top, [(action.option_strings, action.help) for action in top._actions if action.option_strings])  # noqa: SLF001
     return top
 
 
-def _explain(command: argparse.ArgumentParser, words: str = "") -> None:
-    """Give each command a sentence and its examples."""
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """The form of a help: options that are described by the help of all commands are in its usage alone."""
+
+    def __init__(self, prog: str, described: Sequence[object] = ()) -> None:
+        super().__init__(prog)
+        self._described = described
+
+    def add_argument(self, action: argparse.Action) -> None:
+        if (action.option_strings, action.help) not in self._described:
+            super().add_argument(action)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        text = super()._format_action(action)
+        group = None if action.option_strings or action.nargs == argparse.PARSER else GROUPS.get(action.dest)
+        return f"\n  {group}:\n{text}" if group else text
+
+
+def _explain(command: argparse.ArgumentParser, described: Sequence[object], words: str = "") -> None:
+    """Give each command a sentence and its examples; options that are described above are left out of its help."""
     for action in command._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             sentences = {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001
@@ -259,9 +275,9 @@ def _explain(command: argparse.ArgumentParser, words: str = "") -> None:
                 path = f"{words} {name}".strip()
                 text = sentences.get(name, "")
                 below.description = f"{text[:1].upper()}{text[1:]}."
-                below.epilog = epilog_of(path)
-                below.formatter_class = argparse.RawDescriptionHelpFormatter
-                _explain(below, path)
+                below.epilog = f"{epilog_of(path)}\n\nother options: eksml-tui --help"
+                below.formatter_class = partial(_Help, described=described)
+                _explain(below, described, path)
 
 
 def _nodes(commands: Commands, cluster: Options) -> None:
@@ -279,10 +295,10 @@ def _tables(commands: Commands, cluster: Options) -> None:
     events = commands.add_parser("events", help="print the newest events, oldest first")
     add_options(events, cluster, suppress=True)
     events.add_argument("--warnings", action="store_true", help="only warnings")
-    cost = commands.add_parser("cost", help="print the hourly cost of the nodes, and how much of it is idle")
+    cost = commands.add_parser("cost", help="print what the nodes cost an hour, and how much idles")
     add_options(cost, [*cluster, *SEVERAL], suppress=True)
     _price_file(cost)
-    queues = commands.add_parser("queues", help="print the queues of Kueue and Volcano, and the place of a job in them")
+    queues = commands.add_parser("queues", help="print queues of Kueue and Volcano, and a job's place")
     add_options(queues, cluster, suppress=True)
     queues.add_argument("job", nargs="?", default="", metavar="KIND/NAME", help="only the places of this job")
     listing_options(pods, "--all-namespaces", "--selector", "--label-columns", "--watch")
@@ -292,7 +308,7 @@ def _tables(commands: Commands, cluster: Options) -> None:
 
 
 def _why(commands: Commands, cluster: Options) -> None:
-    why = commands.add_parser("why", help="explain why something is stuck: cause, evidence, next step")
+    why = commands.add_parser("why", help="explain why something is stuck, and what to do next")
     why.add_argument(
         "object", nargs="?", default="", metavar="OBJECT", help="pod/NS/NAME, pytorchjob/NAME, node/NAME…; empty: all"
     )
@@ -308,7 +324,7 @@ def _why(commands: Commands, cluster: Options) -> None:
 
 
 def _audit(commands: Commands, cluster: Options) -> None:
-    audit = commands.add_parser("audit", help="name what lost runs have left in a cluster and its account")
+    audit = commands.add_parser("audit", help="name what lost runs have left in cluster and account")
     audit.add_argument(
         "name", nargs="?", default="", metavar="CLUSTER", help="its name in EKS (default: the cluster of the context)"
     )
@@ -317,7 +333,7 @@ def _audit(commands: Commands, cluster: Options) -> None:
 
 
 def _watch(commands: Commands, cluster: Options) -> None:
-    watch = commands.add_parser("watch", help="watch any job of the cluster: logs, accelerators, curves")
+    watch = commands.add_parser("watch", help="watch any job: its logs, accelerators and curves")
     watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     add_options(watch, cluster, suppress=True)
     watch.add_argument("--plain", action="store_true", help="print only its log, even on a terminal; ends with the job")
@@ -341,7 +357,7 @@ def _logs(commands: Commands, cluster: Options) -> None:
 
 
 def _guard(commands: Commands, cluster: Options) -> None:
-    guard = commands.add_parser("guard", help="send the alarms of a job that no run has made, until it ends")
+    guard = commands.add_parser("guard", help="send the alarms of a job that no run has made")
     guard.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
     add_options(guard, cluster, suppress=True)
     guard.add_argument("--idle", default="", metavar="TIME", help="alarm when no accelerator was used for so long: 30m")
@@ -352,9 +368,7 @@ def _guard(commands: Commands, cluster: Options) -> None:
 
 
 def _forward(commands: Commands, cluster: Options) -> None:
-    forward = commands.add_parser(
-        "forward", help="open a local port to TensorBoard, a dashboard or any pod, until Ctrl-C"
-    )
+    forward = commands.add_parser("forward", help="open a local port to TensorBoard, Ray or any pod")
     forward.add_argument(
         "to",
         nargs="?",
@@ -370,29 +384,16 @@ def _forward(commands: Commands, cluster: Options) -> None:
 
 
 def _read(commands: Commands) -> None:
-    read = commands.add_parser("read", help="read the output of a tool or trainer from a file or pipe")
+    read = commands.add_parser("read", help="read what a tool or trainer has printed")
     read.add_argument(
         "kind",
         choices=("log", "nccl", "nvidia-smi", "topo", "neuron", "efa"),
         help="the tool that printed it",
     )
     read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, may be gzipped (default: stdin)")
-    read.add_argument(
-        "--output", "-o", choices=(*FORMATS, "plot"), default="table", help="format of the output (default: table)"
-    )
+    output_option(read, "plot")
     read.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="with log -o plot: draw this metric; repeatable"
-    )
-
-
-def _validate(commands: Commands) -> None:
-    validate = commands.add_parser("validate", help="check blueprint folders")
-    validate.add_argument(
-        "folder",
-        type=Path,
-        nargs="+",
-        metavar="FOLDER",
-        help="a folder with a blueprint.yaml; - takes that file from stdin, and the others from the working folder",
     )
 
 
@@ -435,7 +436,7 @@ def _plan(commands: Commands) -> None:
 
 
 def _doctor(commands: Commands, cluster: Options) -> None:
-    doctor = commands.add_parser("doctor", help="check programs, credentials, rights, quotas, names before a launch")
+    doctor = commands.add_parser("doctor", help="check all that a launch needs, and change nothing")
     doctor.add_argument(
         "blueprint", nargs="?", default="", metavar="BLUEPRINT", help="the launch to check; empty: this machine"
     )
@@ -444,9 +445,7 @@ def _doctor(commands: Commands, cluster: Options) -> None:
 
 
 def _launch(commands: Commands, cluster: Options) -> None:
-    launch = commands.add_parser(
-        "launch", help="launch a blueprint: start its runner in the background, print the run's id"
-    )
+    launch = commands.add_parser("launch", help="start a run in the background, print its id")
     launch.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to launch")
     launch.add_argument("--yes", action="store_true", help="launch without asking")
     launch.add_argument("--auto-approve", action="store_true", help="carry out Terraform's plans without asking")
@@ -483,7 +482,7 @@ def _price_file(command: argparse.ArgumentParser) -> None:
 def _prices(commands: Commands) -> None:
     prices = commands.add_parser("prices", help="keep a file of prices up to date")
     verbs = prices.add_subparsers(dest="verb", metavar="VERB", required=True)
-    refresh = verbs.add_parser("refresh", help="ask AWS for the prices of regions; rows of your own stay")
+    refresh = verbs.add_parser("refresh", help="ask AWS for prices of regions; rows of your own stay")
     refresh.add_argument(
         "regions", nargs="*", default=[], metavar="REGION", help="regions (default: that of the session)"
     )
@@ -497,11 +496,11 @@ def _alarms(commands: Commands) -> None:
     output_option(alarms)
     verbs = alarms.add_subparsers(dest="verb", metavar="VERB")
     verbs.add_parser("ack", help="acknowledge them all, for every console")
-    verbs.add_parser("test", help="send a test alarm by the hook and the webhook of config.yaml")
+    verbs.add_parser("test", help="send a test alarm by hook and webhook")
 
 
 def _support(commands: Commands, cluster: Options) -> None:
-    support = commands.add_parser("support", help="write one archive about a run for a bug report, without secrets")
+    support = commands.add_parser("support", help="write an archive for a bug report, without secrets")
     support.add_argument("run", metavar="RUN", help=RUN)
     support.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="the archive (default: eksml-support-RUN.tar.gz)"
@@ -511,7 +510,7 @@ def _support(commands: Commands, cluster: Options) -> None:
 
 
 def _serve(commands: Commands, cluster: Options) -> None:
-    serve = commands.add_parser("serve", help="open the console in a browser on this machine, read-only")
+    serve = commands.add_parser("serve", help="open the console in a browser, read-only")
     serve.add_argument("--port", type=port_of, default=0, help="port on 127.0.0.1 (default: a free one)")
     serve.add_argument("--allow-changes", action="store_true", help="let it change the cluster and runs")
     add_options(serve, cluster, suppress=True)
@@ -544,7 +543,7 @@ def _for_shells(commands: Commands) -> None:
     asked.add_argument("words", nargs="*", default=[], metavar="COMMAND", help="the command, and its verb")
     commands.add_parser("version", help="print the version")
     commands.add_parser("man", help="print the manual page of this command line, in roff")
-    page = commands.add_parser("docs", help="print a page of the documentation, or the list of pages")
+    page = commands.add_parser("docs", help="print a page of the documentation, or list them")
     page.add_argument("page", nargs="?", default="", metavar="PAGE", help="the page; empty: list all")
     texts = commands.add_parser("print", help="print what administrators and editors need, as a file").add_subparsers(
         dest="verb", metavar="TEXT", required=True
@@ -554,5 +553,5 @@ def _for_shells(commands: Commands) -> None:
     policy.add_argument("name", choices=("view", "launch", "store", "teardown"), help="what it is for")
     schema = texts.add_parser("schema", help="a JSON Schema, for editors that check YAML")
     schema.add_argument("name", choices=("blueprint", "config"), help="the file that it is of")
-    config = commands.add_parser("config", help="print each setting with its value and the source of that value")
+    config = commands.add_parser("config", help="print each setting with its value and source")
     output_option(config)

@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 
 def blueprint_commands(commands: Commands, cluster: Options) -> None:
-    """Add `blueprints` and its verbs."""
+    """Add `blueprints` with its verbs, and `validate`."""
     blueprints = commands.add_parser("blueprints", help="list the blueprints, show one, begin or add one")
     output_option(blueprints)
     verbs = blueprints.add_subparsers(dest="verb", metavar="VERB")
     listing = verbs.add_parser("list", help="list all blueprints, as without a verb")
     output_option(listing, suppress=True)
-    _new(verbs.add_parser("new", help="begin a blueprint from a manifest, or from a job of the cluster"), cluster)
+    _new(verbs.add_parser("new", help="begin one from a manifest, or a job of the cluster"), cluster)
     show = verbs.add_parser("show", help="show the stages, parameters and presets of a blueprint")
     show.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to show")
     output_option(show, suppress=True)
     _of_repositories(verbs)
+    _validate(commands)
 
 
 def _new(new: argparse.ArgumentParser, cluster: Options) -> None:
@@ -45,16 +46,25 @@ def _new(new: argparse.ArgumentParser, cluster: Options) -> None:
 
 def _of_repositories(verbs: Commands) -> None:
     """Add the verbs that keep blueprints of git repositories."""
-    adding = verbs.add_parser("add", help="add a blueprint of a git repository, pinned by its commit; nothing is run")
+    adding = verbs.add_parser("add", help="add one of a git repository, pinned; nothing is run")
     adding.add_argument("origin", metavar="GIT[@REF][//PATH]", help="repository; branch, tag or commit; folder in it")
-    updating = verbs.add_parser(
-        "update", help="show what has changed in its repository since it was added, and take it"
-    )
+    updating = verbs.add_parser("update", help="show what changed in its repository, and take it")
     updating.add_argument(
         "names", nargs="*", default=[], metavar="ID", help="the blueprints (default: all that were added)"
     )
     updating.add_argument("--ref", default="", metavar="REF", help="another branch, tag or commit from now on")
-    removing = verbs.add_parser("remove", help="remove a blueprint that was added; its runs have copies of their own")
+    removing = verbs.add_parser("remove", help="remove one that was added; its runs keep their copies")
     removing.add_argument("blueprint", metavar="ID", help="the blueprint")
     for changing in (adding, updating, removing):
         changing.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _validate(commands: Commands) -> None:
+    validate = commands.add_parser("validate", help="check blueprint folders")
+    validate.add_argument(
+        "folder",
+        type=Path,
+        nargs="+",
+        metavar="FOLDER",
+        help="a folder with a blueprint.yaml; - takes that file from stdin, and the others from the working folder",
+    )

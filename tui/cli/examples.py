@@ -1,9 +1,14 @@
-"""An example, or a few, of every command of the command line: for `--help` and the manual page.
-
-A key is the words of the command. A line has the command, two or more blanks, and what it is for.
-"""
+"""Groups and examples of the commands of the command line: for `--help`, the manual page and docs/command-line.md."""
 
 from __future__ import annotations
+
+GROUPS = {
+    "nodes": "Look at a cluster",
+    "blueprints": "Prepare and launch",
+    "runs": "Control runs",
+    "serve": "Serve, and explain",
+}
+"""The first command of each group, in the order of the parser."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "nodes": (
@@ -17,7 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui pods -A -l app=train -w        each change, until interrupted",
     ),
     "queues": (
-        "eksml-tui queues                         quota, what has it, and what waits for it in order",
+        "eksml-tui queues                         quota, what has it, what waits",
         "eksml-tui queues trainjob/llama          its position, and what is before it",
     ),
     "events": (
@@ -25,12 +30,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui events -n training -o yaml",
     ),
     "cost": (
-        "eksml-tui cost                           $/h by instance type, and what is idle",
+        "eksml-tui cost                           $/h by type, and what is idle",
         "eksml-tui cost -o json                   the same for programs",
     ),
-    "audit": (
-        "eksml-tui audit bionemo-on-eks           left by runs without a journal or a store, with the commands for it",
-    ),
+    "audit": ("eksml-tui audit bionemo-on-eks           by runs that have no store either",),
     "why": (
         "eksml-tui why                            whatever is stuck in the cluster",
         "eksml-tui why pytorchjob/esm1nv          one job",
@@ -43,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "logs": (
         "eksml-tui logs mpijob/nccl-tests         all its pods, in the order of time",
         "eksml-tui logs -l app=train -f --tail 10",
-        "eksml-tui logs job/train --to train.log         for the rehearsal of a blueprint",
+        "eksml-tui logs job/train --to train.log   for a rehearsal",
     ),
     "help": ("eksml-tui help runs resume",),
     "version": ("eksml-tui version",),
@@ -54,17 +57,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "read": (
         "eksml-tui read log train.log -o plot     curves of a log",
         "eksml-tui read nccl all_reduce.txt       bus bandwidth by size",
-        "nvidia-smi -q | eksml-tui read nvidia-smi    one GPU a line; also of -q -x and of the table",
+        "nvidia-smi -q | eksml-tui read nvidia-smi   also -q -x, the table…",
         "nvidia-smi topo -m | eksml-tui read topo -o json",
     ),
     "blueprints": (
         "eksml-tui blueprints                     all of them",
-        "eksml-tui blueprints show bionemo-esm1nv      one, with its stages and parameters",
+        "eksml-tui blueprints show bionemo-esm1nv   its stages and parameters",
     ),
     "blueprints list": ("eksml-tui blueprints list -o json        with their folders",),
     "blueprints new": (
         "eksml-tui blueprints new mnist --from pytorchjob.yaml --log train.log",
-        "eksml-tui blueprints new mnist --from pytorchjob/mnist -n team-a   the job that runs there",
+        "eksml-tui blueprints new mnist --from pytorchjob/mnist -n team-a",
         "kustomize build . | eksml-tui blueprints new mnist --from -",
     ),
     "blueprints add": (
@@ -85,7 +88,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "eksml-tui plan bionemo-esm1nv workers=4  stages, time and cost",
         "eksml-tui plan bionemo-esm1nv --preset rehearsal -o json",
-        "eksml-tui plan efa-nccl-tests --existing-cluster --manifests out  the objects that it would apply",
+        "eksml-tui plan efa-nccl-tests --existing-cluster --manifests out",
     ),
     "launch": (
         "eksml-tui launch efa-nccl-tests --preset rehearsal --yes",
@@ -93,15 +96,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui launch bionemo-esm1nv --until 22:30 --budget 500 --at-limit park",
     ),
     "runs takeover": (
-        "eksml-tui runs takeover RUN --from cluster                   the machine that had it is gone or stuck",
-        "eksml-tui runs takeover RUN --from s3://runs/team            from a bucket; of an archive: --from FILE",
+        "eksml-tui runs takeover RUN --from cluster         its machine is gone",
+        "eksml-tui runs takeover RUN --from s3://runs/team  a bucket; or an archive",
     ),
     "serve": (
-        "eksml-tui serve                          read-only; it prints the address with its token",
+        "eksml-tui serve                          prints the address with its token",
         "eksml-tui serve --port 8022 --allow-changes",
     ),
     "support": (
-        "eksml-tui support latest                 one archive for a bug report, without secrets",
+        "eksml-tui support latest                 eksml-support-RUN.tar.gz",
         "eksml-tui support latest report.tar.gz --mask",
     ),
     "approve": ("eksml-tui approve latest                  the plan that waits for approval",),
@@ -118,8 +121,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs list": (
         "eksml-tui runs list                      newest first",
         "eksml-tui runs list -o wide              with all fields",
-        "eksml-tui runs list --store               the runs of the team, with who and where",
-        "eksml-tui runs list --cluster            with those of other machines, and whose they are",
+        "eksml-tui runs list --store               those of the team's bucket",
+        "eksml-tui runs list --cluster            also those of other machines",
     ),
     "runs show": (
         "eksml-tui runs show latest                stages, cost, what it holds",
@@ -130,16 +133,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs logs latest --stage train > train.log",
     ),
     "runs compare": (
-        "eksml-tui runs compare latest bionemo-esm1nv-1122   their losses, and the parameters that differ",
+        "eksml-tui runs compare latest bionemo-esm1nv-1122",
         "eksml-tui runs compare latest bionemo-esm1nv-1122 --metric val_loss -o csv",
-        "eksml-tui runs compare latest bionemo-esm1nv-1122 --store   one of them on another machine",
+        "eksml-tui runs compare latest bionemo-esm1nv-1122 --store",
     ),
     "runs curves": (
         "eksml-tui runs curves latest             its losses, drawn",
         "eksml-tui runs curves latest loss.svg -o svg",
     ),
     "runs resume": (
-        "eksml-tui runs resume latest              what is left to do; asks if that costs money",
+        "eksml-tui runs resume latest              asks if that costs money",
         "eksml-tui runs resume latest --yes        in a script",
     ),
     "runs cancel": ("eksml-tui runs cancel latest              stop its jobs, keep the cluster",),
@@ -153,9 +156,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs archive": ("eksml-tui runs archive latest esm1nv.tar  everything except credentials",),
     "runs rm": (
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9          what would be forgotten",
-        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9 --archive esm1nv.tar",
+        "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9",
     ),
-    "runs clean": ("eksml-tui runs clean --dry-run            copies of runs, providers, and what needs them",),
+    "runs clean": ("eksml-tui runs clean --dry-run            what could go, and what needs it",),
     "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
     "runs results": ("eksml-tui runs results latest             files that it has written",),
     "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
@@ -164,12 +167,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs teardown": ("eksml-tui runs teardown latest --confirm bionemo-on-eks",),
     "sandbox": (
         "eksml-tui sandbox --speed 6              until Ctrl-C; prints its kubeconfig",
-        "eksml-tui sandbox faults                 what can be made to fail",
+        "eksml-tui sandbox faults                 those that are on",
     ),
     "sandbox faults": ("eksml-tui sandbox faults clear            clear all faults",),
     "guard": (
-        "eksml-tui guard pytorchjob/llama                      until it ends; alarms as in config.yaml",
-        "eksml-tui guard job/train/llama --idle 30m --park     suspend it when nothing uses its accelerators",
+        "eksml-tui guard pytorchjob/llama         until the job ends",
+        "eksml-tui guard job/train/llama --idle 30m --park   suspend it when idle",
     ),
     "alarms": (
         "eksml-tui alarms                         what waits, and whether it was sent",
@@ -196,6 +199,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui man | man -l -                 read it here",
     ),
 }
+"""By the words of the command; a line has the command, two or more blanks, and what it is for."""
 
 
 def epilog_of(words: str) -> str:

@@ -8,24 +8,32 @@ import shutil
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from actions.base.errors import BlueprintError, ConfigError, ConsoleError, UsageError
 from actions.base.files import config_folder, expanded, private_directory, require_folder, shipped_blueprints
 from actions.base.untrusted import redact
 from actions.base.yamldoc import read_input
 from actions.blueprint.begin.job_manifests import without_server_fields
-from actions.blueprint.begin.job_rehearsal import SCRIPT
-from actions.blueprint.begin.new_blueprint import NewBlueprint, Place, begin_blueprint
+from actions.blueprint.begin.new_blueprint import NOWHERE, SCRIPT, NewBlueprint, begin_blueprint
 from actions.blueprint.catalogue import BLUEPRINT_ID, validate
+from actions.blueprint.model import Cluster
 from actions.cluster.auth.kubeconfig import parse_context_name
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.kinds import KubeKind, watched_names
+from actions.cluster.kinds import watched_names
+from actions.cluster.logs.follow import ContainerLog, read_log
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
 from actions.cluster.objects.editing import yaml_text
+from actions.cluster.state.listing import fetch_pods
+from actions.telemetry.log_reader import LogStream
+from actions.telemetry.points import Point
 from tui.cli.options import STDIN
 from tui.cli.target import ask_cluster
-from tui.present.subject import Subject, parse_subject
+from tui.present.subject import parse_subject
 
 _MOST_CHARTS = 6
 _TAIL_LINES = 5000
@@ -44,9 +52,9 @@ def run(options: Namespace) -> int:
     """
     folder = expanded(options.to) if options.to else config_folder() / "blueprints" / options.id
     _require_free(options.id, folder)
-    new, remarks = _begun(options)
+    new = _begun(options)
     _write(folder, new.files)
-    for line in _report(folder, new, remarks, options):
+    for line in _report(folder, new, options):
         sys.stdout.write(f"{line}\n")
     return 0
 
@@ -62,20 +70,16 @@ def _require_free(blueprint_id: str, folder: Path) -> None:
         raise UsageError(f"{folder} is there already; nothing is overwritten.", hint="Choose another id, or --to DIR.")
 
 
-def _begun(options: Namespace) -> tuple[NewBlueprint, list[str]]:
-    """Return the blueprint, and sentences on what is not known of it."""
-    path = STDIN if options.source == "-" else Path(options.source)
-    log = (
-        read_input(options.log, kind=BlueprintError, limit_bytes=_MOST_LOG_BYTES, may_be_pipe=True)
-        if options.log
-        else b""
-    )
-    metrics = _metrics_of(log, options.log) if log else []
-    if options.source == "-" or path.exists():
-        data = read_input(path, kind=BlueprintError, may_be_pipe=True)
-        shown = "stdin" if options.source == "-" else options.source
-        text = redact(log.decode(errors="replace"))
-        return begin_blueprint(options.id, data, source=shown, metrics=metrics, log=text), []
+def _begun(options: Namespace) -> NewBlueprint:
+    log = _log_of(options.log) if options.log else ""
+    metrics = _metrics_in(log)
+    if log and not metrics:
+        hint = f"eksml-tui read log {options.log} shows what is recognised."
+        raise UsageError(f"No metric is in {options.log}.", hint=hint)
+    begin = partial(begin_blueprint, options.id, metrics=metrics, log=log)
+    if options.source == "-" or Path(options.source).exists():
+        path, shown = (STDIN, "stdin") if options.source == "-" else (Path(options.source), options.source)
+        return begin(read_input(path, kind=BlueprintError, may_be_pipe=True), source=shown)
     subject = parse_subject(options.source, default_namespace="")
     if subject.row is None or not subject.row.is_watched or "/" not in options.source:
         raise UsageError(
@@ -84,68 +88,49 @@ def _begun(options: Namespace) -> tuple[NewBlueprint, list[str]]:
         )
     row = subject.row
 
-    async def ask(session: KubeSession) -> tuple[NewBlueprint, list[str]]:
-        return await _of_live(session, options, row, subject, log)
+    async def ask(session: KubeSession) -> NewBlueprint:
+        namespace = subject.namespace or session.namespace or "default"
+        return await begin_from_live(session, ObjectRef(row.api_version, row.kind, namespace, subject.name), begin)
 
     return ask_cluster(options, ask)
 
 
-async def _of_live(
-    session: KubeSession, options: Namespace, row: KubeKind, subject: Subject, log: bytes
-) -> tuple[NewBlueprint, list[str]]:
-    from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
-
-    namespace = subject.namespace or session.namespace or "default"
-    ref = ObjectRef(row.api_version, row.kind, namespace, subject.name)
+async def begin_from_live(session: KubeSession, ref: ObjectRef, begin: Callable[..., NewBlueprint]) -> NewBlueprint:
+    """Return the blueprint of a job of a cluster, with charts of what is in its log where none was given."""
     live = await fetch_object(session, Discovery(session), ref)
-    data = yaml_text(without_server_fields(live)).encode()
     context = parse_context_name(session.context)
-    place = Place(context.cluster, context.region, namespace) if context.region else Place(namespace=namespace)
-    source = ref.describe()
-    text = redact(log.decode(errors="replace"))
-    metrics = _metrics_of(log, options.log) if log else []
-    new = begin_blueprint(options.id, data, source=source, place=place, metrics=metrics, log=text)
-    if metrics:
-        return new, []
+    place = Cluster(name=context.cluster, region=context.region) if context.region else NOWHERE
+    cluster = replace(place, namespace=ref.namespace)
+    again = partial(begin, yaml_text(without_server_fields(live)).encode(), source=ref.describe(), cluster=cluster)
+    new = again()
+    if new.metrics:
+        return new
     try:
-        found = await _metrics_of_pods(session, namespace, new.log_pods)
+        found = await _metrics_of_pods(session, ref.namespace, new.log_pods)
+        remark = "" if found else "No metric is in its log, so it has no charts: name a log with --log FILE."
     except ConsoleError as error:
-        return new, [f"Its log could not be read, so it has no charts: {error.sentence()}"]
-    if not found:
-        return new, ["No metric is in its log, so it has no charts: name a log with --log FILE."]
-    return begin_blueprint(options.id, data, source=source, place=place, metrics=found), []
+        found, remark = [], f"Its log could not be read, so it has no charts: {error.sentence()}"
+    new = again(metrics=found)
+    return replace(new, remarks=(*new.remarks, remark)) if remark else new
 
 
 async def _metrics_of_pods(session: KubeSession, namespace: str, selector: str) -> list[str]:
     """Return the metrics in the last lines of the first pod's log that has some."""
-    from actions.cluster.logs.follow import ContainerLog, read_log
-    from actions.cluster.state.listing import fetch_pods
-
     for pod in sorted(await fetch_pods(session, namespace, labels=selector), key=lambda pod: pod.key)[:4]:
         source = ContainerLog(pod.namespace, pod.name, pod.containers[0], pod.uid)
         lines = await read_log(session, source, tail_lines=_TAIL_LINES)
-        if found := _metrics_in("\n".join(line.text for line in lines).encode()):
+        if found := _metrics_in("\n".join(line.text for line in lines)):
             return found
     return []
 
 
-def _metrics_of(data: bytes, path: Path) -> list[str]:
-    """Return the metrics of a log.
-
-    Raises:
-        UsageError: It has none.
-    """
-    found = _metrics_in(data)
-    if not found:
-        raise UsageError(f"No metric is in {path}.", hint=f"eksml-tui read log {path} shows what is recognised.")
-    return found
+def _log_of(path: Path) -> str:
+    data = read_input(path, kind=BlueprintError, limit_bytes=_MOST_LOG_BYTES, may_be_pipe=True)
+    return redact(data.decode(errors="replace"))
 
 
-def _metrics_in(data: bytes) -> list[str]:
-    from actions.telemetry.log_reader import LogStream
-    from actions.telemetry.points import Point
-
-    points = [value for value in LogStream().read_all(data) if isinstance(value, Point)]
+def _metrics_in(log: str) -> list[str]:
+    points = (value for value in LogStream().read_all(log.encode()) if isinstance(value, Point))
     found = dict.fromkeys(point.metric for point in points if re.fullmatch(r"[\w./-]+", point.metric))
     return sorted(found, key=lambda metric: metric != _LOSS)[:_MOST_CHARTS]
 
@@ -176,12 +161,8 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _report(folder: Path, new: NewBlueprint, remarks: Sequence[str], options: Namespace) -> Iterator[str]:
+def _report(folder: Path, new: NewBlueprint, options: Namespace) -> Iterator[str]:
     yield f"{folder}: {', '.join(new.files)}"
-    yield f"{new.job}, with the parameters {', '.join(new.parameters)}."
-    if new.needed:
-        yield f"Has to be there, as preflight checks: {', '.join(map(str, new.needed))}."
     yield from new.remarks
-    yield from remarks
     more = ["--blueprints", str(folder.parent)] if options.to else []
     yield f"Rehearse it: {shlex.join(['eksml-tui', '--demo', *more, '--script', str(folder / SCRIPT)])}"

@@ -56,14 +56,11 @@ def add_options(target: argparse.ArgumentParser, options: Options, *, suppress: 
 
 def output_option(command: argparse.ArgumentParser, *more: str, suppress: bool = False) -> None:
     """Add the option for the form of what is printed, one of `FORMATS` or `more`; `suppress` as of `add_options`."""
+    choices = (*FORMATS, *more)
     command.add_argument(
-        "--output",
-        "-o",
-        choices=(*FORMATS, *more),
-        default=argparse.SUPPRESS if suppress else "table",
-        help="format of the output; wide and csv have all fields, and csv a ' before what a spreadsheet would run; "
-        "jsonl has a row a line",
-    )
+        "-o", "--output", choices=choices, metavar="FORM", default=argparse.SUPPRESS if suppress else "table",
+        help=f"{', '.join(choices)} (default: table)",
+    )  # fmt: skip
 
 
 def listing_options(command: argparse.ArgumentParser, *more: str) -> None:

@@ -49,7 +49,7 @@ class TerminalOutput:
     def write(self, text: str) -> None:
         """Write all of it; drop what the terminal does not accept in time.
 
-        A terminal is asked once more when the time is over, which a busy machine may have taken for itself.
+        One more try follows when the time is over, as a busy machine may have spent it elsewhere.
         """
         rest = memoryview(text.encode("utf-8", errors="replace"))
         while rest and not self._is_gone:

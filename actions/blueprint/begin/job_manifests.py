@@ -1,7 +1,6 @@
-"""A job that was written elsewhere: its pods and how many there are, what they request, and what has to be there.
+"""A job that was written elsewhere: its containers, what it names and does not bring, what must not be copied of it.
 
-Paths lead from the object to a place in it, as targets of a blueprint name places. Nothing is guessed: what is not in
-the manifest has no place.
+Paths lead from the object to a place in it, as targets of a blueprint name places.
 
 Source: the kinds' own types: training-operator 1.8, mpi-operator 0.8, KubeRay 1.4, Trainer 2.0, JobSet 0.8,
 Volcano 1.15, LeaderWorkerSet 0.6 and the HyperPod CLI.
@@ -19,36 +18,32 @@ from actions.base.errors import BlueprintError
 from actions.base.untrusted import redact
 from actions.blueprint.parts import Where
 from actions.blueprint.targets import Manifest
-from actions.cluster.kinds import JOBS, KubeKind, find_kind
+from actions.cluster.kinds import JOBS, KubeKind, find_kind, kind_of
 from actions.cluster.pod_roles import PodRole, at, pod_roles
-from actions.fleet.node_amounts import GPU, NEURON, NEURON_CORE
+from actions.fleet.fit import ACCELERATORS
 
-_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_SECRET_NAME = re.compile(
-    r"(?i)(?:^|[_-])(?:token|secret|password|passwd|pwd|credentials?|api_?key|access_?key|secret_?key|private_?key|key)$"
-)
-_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}|[A-Za-z_]\w*)|<[A-Z_ -]{3,}>")
-DEVICES = {
-    GPU: "GPUs",
-    NEURON: "Neuron devices",
-    "aws.amazon.com/neurondevice": "Neuron devices",
-    NEURON_CORE: "Neuron cores",
-}
-"""Resources of accelerators, with the words for several."""
-_OF_SHELLS = frozenset({"command", "args", "entrypoint", "annotations", "exec"})
 DATA_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume"})
 """Objects that hold data: a teardown asks before it deletes them."""
+_OF_SHELLS = frozenset({"command", "args", "entrypoint", "annotations", "exec"})
+_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}|[A-Za-z_]\w*)|<[A-Z_ -]{3,}>")
+_SECRET = r"(?i)(?:^|[\s_-])(?:token|secret|password|passwd|pwd|credentials?|api_?key|access_?key|key)"  # noqa: S105
+_SECRET_NAME = re.compile(f"{_SECRET}$")
+_SECRET_ARGUMENT = re.compile(rf"{_SECRET}[= ](?=\S*\d)[^\s$<>/\"']{{16,}}")
 
 
-class Needed(msgspec.Struct, frozen=True):
-    """An object that a job names and that is not among its manifests."""
+class JobContainer(msgspec.Struct, frozen=True):
+    """A container of a job's pods, with its path."""
 
-    kind: str
-    name: str
-    api_version: str = "v1"
+    role: PodRole
+    path: Where
+    spec: Mapping[str, Any]
 
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+    @property
+    def devices(self) -> dict[str, Any]:
+        """The accelerators that it requests, by resource, as they are written."""
+        parts = (at(self.spec, ("resources", part)) for part in ("requests", "limits"))
+        amounts = {name: amount for part in parts if isinstance(part, dict) for name, amount in part.items()}
+        return {name: amount for name, amount in amounts.items() if name in ACCELERATORS}
 
 
 def job_among(objects: Sequence[Manifest]) -> tuple[Manifest, KubeKind]:
@@ -57,27 +52,27 @@ def job_among(objects: Sequence[Manifest]) -> tuple[Manifest, KubeKind]:
     Raises:
         BlueprintError: There is none, or several that could be meant.
     """
-    rows = [(each, find_kind(str(each["kind"]), str(each["apiVersion"]).rpartition("/")[0])) for each in objects]
-    jobs = [(each, row) for each, row in rows if row is not None and row in JOBS]
-    jobs = jobs or [(each, row) for each, row in rows if row is not None and row.is_watched]
+    rows = [(each, find_kind(each["kind"], each["apiVersion"].rpartition("/")[0])) for each in objects]
+    watched = [(each, row) for each, row in rows if row is not None and row.is_watched]
+    jobs = [(each, row) for each, row in watched if row in JOBS] or watched
     if len(jobs) == 1:
         return jobs[0]
-    known = ", ".join(row.name for row in (*JOBS, find_kind("Deployment")) if row is not None)
     if not jobs:
-        found = ", ".join(dict.fromkeys(str(each["kind"]) for each in objects)) or "nothing"
+        found = ", ".join(dict.fromkeys(each["kind"] for each in objects)) or "nothing"
+        known = ", ".join(row.name for row in (*JOBS, kind_of("Deployment")))
         raise BlueprintError(f"there is no job in it, only {found}.", hint=f"It takes one of {known}.")
     names = ", ".join(f"{each['kind']} {each['metadata']['name']}" for each, _ in jobs)
     raise BlueprintError(f"it has {len(jobs)} jobs: {names}.", hint="Give each a file, and a blueprint.")
 
 
-def roles_of(job: Manifest) -> list[PodRole]:
-    """Return the roles of a job's pods.
+def job_containers(job: Manifest) -> list[JobContainer]:
+    """Return the containers of a job's pods.
 
     Raises:
         BlueprintError: There is none: the job is not whole.
     """
     try:
-        found = [role for role in pod_roles(job) if any(role.containers())]
+        found = [JobContainer(role, *each) for role in pod_roles(job) for each in role.containers()]
     except ValueError as error:
         raise BlueprintError(f"{error}.") from error
     if not found:
@@ -88,167 +83,165 @@ def roles_of(job: Manifest) -> list[PodRole]:
     return found
 
 
-def main_container(role: PodRole) -> tuple[Where, Mapping[str, Any]]:
-    """The container of a role that trains, with its path: the first with accelerators, else the first."""
-    found = list(role.containers())
-    return next((each for each in found if devices_of(each[1])), found[0])
-
-
-def main_role(roles: Sequence[PodRole]) -> PodRole:
-    """Return the role whose pods train: with accelerators, or else workers before those of which there is one."""
-
-    def rank(role: PodRole) -> tuple[bool, bool, bool, int]:
-        has_devices = any(devices_of(container) for _, container in role.containers())
-        return has_devices, not role.is_lead, role.name == "worker", role.count
-
-    return max(roles, key=rank)
+def main_container(containers: Sequence[JobContainer]) -> JobContainer:
+    """Return the container that trains: with accelerators, or else of workers before those of which there is one."""
+    return max(
+        containers, key=lambda one: (bool(one.devices), not one.role.is_lead, one.role.name == "worker", one.role.count)
+    )
 
 
 def places_of(node: Any, path: Where = ()) -> Iterator[tuple[Where, Any]]:
     """Yield every scalar below a node with its path."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            yield from places_of(value, (*path, key))
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield from places_of(value, (*path, index))
-    else:
+    if not isinstance(node, dict | list):
         yield path, node
-
-
-def devices_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the accelerators that a container requests, by resource, as they are written."""
-    resources = container.get("resources") or {}
-    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    if not ({"requests", "limits"} & {*resources}):
-        amounts = resources  # Trainer's resourcesPerNode may have them so
-    return {name: amount for name, amount in amounts.items() if name in DEVICES}
-
-
-def instance_types_of(role: PodRole) -> Iterator[tuple[Where, str]]:
-    """Yield the instance types that a role's pods ask for by a selector or a required affinity, with their places."""
-    here: Where = (*role.path, "spec")
-    for label in _INSTANCE_TYPES:
-        found = (role.spec.get("nodeSelector") or {}).get(label)
-        if isinstance(found, str):
-            yield (*here, "nodeSelector", label), found
-    steps: Where = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    for index, term in enumerate(at(role.spec, steps) or ()):
-        for place, rule in enumerate(term.get("matchExpressions") or ()):
-            values = rule.get("values") or []
-            if rule.get("key") in _INSTANCE_TYPES and rule.get("operator") == "In" and len(values) == 1:
-                yield (*here, *steps, index, "matchExpressions", place, "values", 0), str(values[0])
-
-
-def is_secret(name: str, value: object) -> bool:
-    """Return whether a value beside a name, of a variable or an argument, is a secret itself and not a place of one."""
-    text = str(value)
-    if not text or _PLACEHOLDER.search(text) or text.startswith(("/", "$")):
-        return False
-    return bool(redact(text) != text or (_SECRET_NAME.search(name) and isinstance(value, str)))
-
-
-def secrets_in(job: Manifest) -> Iterator[tuple[Where, str]]:
-    """Yield the places of variables with a secret as their value, and the name of each."""
-    for path, value in places_of(job):
-        if path[-1:] == ("value",) and "env" in path:
-            name = at(job, (*path[:-1], "name"))
-            if isinstance(name, str) and is_secret(name, value):
-                yield path, name
+        return
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield from places_of(value, (*path, key))
 
 
 def placeholders_in(objects: Sequence[Manifest]) -> list[str]:
     """Return what another program was to fill in, such as `$IMAGE_URI`, in fields that no shell reads."""
-    found: dict[str, None] = {}
-    for item in objects:
-        if item["kind"] == "ConfigMap":
+    fields = (
+        value
+        for item in objects
+        if item["kind"] != "ConfigMap"
+        for path, value in places_of(item)
+        if isinstance(value, str) and "\n" not in value and not (_OF_SHELLS & {*path} or path[-1] == "value")
+    )
+    return list(dict.fromkeys(found for value in fields for found in _PLACEHOLDER.findall(value)))
+
+
+def secrets_in(manifest: Manifest) -> Iterator[tuple[Where, str]]:
+    """Yield the places of texts that are or hold a secret; with the variable's name, if it is a variable's value."""
+    for path, value in places_of(manifest):
+        if not isinstance(value, str):
             continue
-        for path, value in places_of(item):
-            is_shell = _OF_SHELLS & {*path} or path[-1:] == ("value",)
-            if isinstance(value, str) and not is_shell and "\n" not in value:
-                found |= dict.fromkeys(_PLACEHOLDER.findall(value))
-    return list(found)
+        name = at(manifest, (*path[:-1], "name")) if path[-1] == "value" and "env" in path else None
+        is_secret = redact(value) != value
+        if isinstance(name, str):
+            is_meant = value and not value.startswith(("/", "$")) and not _PLACEHOLDER.search(value)
+            is_secret |= bool(is_meant and _SECRET_NAME.search(name))
+        elif _OF_SHELLS & {*path}:
+            before = at(manifest, (*path[:-1], path[-1] - 1)) if isinstance(path[-1], int) and path[-1] else ""
+            is_secret |= bool(_SECRET_ARGUMENT.search(f"{before} {value}"))
+        if is_secret:
+            yield path, name if isinstance(name, str) else ""
 
 
-def needed_objects(objects: Sequence[Manifest], job: Manifest) -> list[Needed]:
-    """Return the objects that a job names (ConfigMaps, Secrets, claims…) and that are not among those given."""
-    brought = {(str(each["kind"]), str(each["metadata"]["name"])) for each in objects if each["kind"] != "Secret"}
-    found = dict.fromkeys(each for each in _named_in(job) if (each.kind, each.name) not in brought)
-    return [each for each in found if (each.kind, each.name) != ("ServiceAccount", "default")]
-
-
-_NAMED = {
-    "configMapRef": ("name", "ConfigMap"),
-    "configMapKeyRef": ("name", "ConfigMap"),
-    "configMap": ("name", "ConfigMap"),
-    "secretRef": ("name", "Secret"),
-    "secretKeyRef": ("name", "Secret"),
-    "secret": ("secretName", "Secret"),
-    "persistentVolumeClaim": ("claimName", "PersistentVolumeClaim"),
-}
-"""Keys of a pod spec that refer to an object: the key of its name, and its kind."""
-_NAMES = {
-    "serviceAccountName": ("ServiceAccount", "v1"),
-    "priorityClassName": ("PriorityClass", "scheduling.k8s.io/v1"),
-}
-"""Keys whose value is the name of an object, with its kind and version."""
-
-
-def _named_in(node: Any) -> Iterator[Needed]:
-    if isinstance(node, list):
-        for item in node:
-            yield from _named_in(item)
-    for key, value in node.items() if isinstance(node, dict) else ():
-        if key in _NAMED and isinstance(value, dict):
-            name, kind = value.get(_NAMED[key][0]), _NAMED[key][1]
-            if isinstance(name, str) and not value.get("optional"):
-                yield Needed(kind, name)
-        elif key == "imagePullSecrets":
-            yield from (Needed("Secret", str(each["name"])) for each in value or () if "name" in each)
-        elif key in _NAMES and isinstance(value, str) and not value.startswith("system-"):
-            yield Needed(_NAMES[key][0], value, _NAMES[key][1])
-        elif key == "runtimeRef" and isinstance(value, dict):
-            kind = str(value.get("kind") or "ClusterTrainingRuntime")
-            yield Needed(kind, str(value.get("name")), "trainer.kubeflow.org/v1alpha1")
-        else:
-            yield from _named_in(value)
-
-
-_OF_SERVER = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"})
-_OF_OWNERS = frozenset({"ownerReferences", "finalizers", "generateName"})
-_OF_TOOLS = re.compile(
-    r"kubectl\.kubernetes\.io/(?:last-applied-configuration|restartedAt)|deployment\.kubernetes\.io/.*|eksml\.dev/.*"
-    r"|app\.kubernetes\.io/managed-by|batch\.kubernetes\.io/(?:job-tracking|.*uid)|ray\.io/.*-at"
-    r"|(?:batch\.kubernetes\.io/)?(?:controller-uid|job-name)"
+_REFERENCE = re.compile(
+    r"(configMap|secret|persistentVolumeClaim|serviceAccount|priorityClass)(?:KeyRef|Ref|Name)?"
+    r"|imagePullSecrets|runtimeRef"
 )
-"""Labels and annotations that controllers and tools have set."""
-_POD_DEFAULTS: dict[str, Any] = {
+"""Keys that refer to an object, most of them by its kind."""
+_OF_CLUSTER = re.compile(r"default|system-.*")
+"""Names of accounts and classes that every cluster has."""
+_RUNTIME = {
+    "mlPolicy": {"torch": {}},
+    "template": {"spec": {"replicatedJobs": [{
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "stand-in"}]}}},
+        },
+    }]}},
+}  # fmt: skip
+_CONTENTS: dict[str, Manifest] = {
+    "PersistentVolumeClaim": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
+    "PriorityClass": {"value": 0},
+    "ClusterTrainingRuntime": {"spec": _RUNTIME},
+    "TrainingRuntime": {"spec": _RUNTIME},
+}
+"""The least that makes an object of a kind valid."""
+
+
+def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
+    """Return objects without a use in the place of those that a job names and that are not among those given."""
+    brought = {(each["kind"], each["metadata"]["name"]) for each in objects if each["kind"] != "Secret"}
+    found: dict[tuple[str, str], Manifest] = {}
+    for kind, name, key in _named_in(job):
+        if (kind, name) in brought:
+            continue
+        row = find_kind(kind) or kind_of("ClusterTrainingRuntime")
+        made = {"apiVersion": row.api_version, "kind": kind, "metadata": {"name": name}, **_CONTENTS.get(kind, {})}
+        made = found.setdefault((kind, name), made)
+        if key:
+            made.setdefault("stringData" if kind == "Secret" else "data", {})[key] = "stand-in"
+    return list(found.values())
+
+
+def _named_in(node: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield kind and name of each object that something refers to, and the key in it; empty for the whole object."""
+    found = _REFERENCE.fullmatch(key)
+    if found is None or isinstance(node, list):
+        for below, value in node.items() if isinstance(node, dict) else ():
+            yield from _named_in(value, below)
+        for item in node if isinstance(node, list) else ():
+            yield from _named_in(item, key)
+        return
+    kind = "Secret" if key == "imagePullSecrets" else "ClusterTrainingRuntime"
+    kind = found[1][0].upper() + found[1][1:] if found[1] else kind
+    if isinstance(node, dict) and not node.get("optional"):
+        names = (node.get(field) for field in ("name", "secretName", "claimName"))
+        name = next((name for name in names if isinstance(name, str)), "")
+        kind, part = str(node.get("kind") or kind), str(node.get("key") or "")
+    else:
+        is_name = key.endswith("Name") and not _OF_CLUSTER.fullmatch(str(node))
+        name, part = str(node) if is_name else "", ""
+    if name:
+        yield kind, name, part
+
+
+def definition_of(job: Manifest, row: KubeKind) -> Manifest:
+    """Return a definition of a job's kind that takes whatever is in one."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}}
+    version = job["apiVersion"].rpartition("/")[2]
+    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}, "schema": schema}
+    names = {"kind": row.kind, "plural": row.plural, "singular": row.kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{row.plural}.{row.group}"},
+        "spec": {"group": row.group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }
+
+
+_ALWAYS = object()
+_ADDED: dict[str, object] = {
+    **dict.fromkeys(
+        ("uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"), _ALWAYS
+    ),
+    **dict.fromkeys(("ownerReferences", "finalizers", "generateName"), _ALWAYS),
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
     "schedulerName": "default-scheduler",
     "securityContext": {},
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
-    "creationTimestamp": None,
     "resources": {},
+    "suspend": False,
+    "podReplacementPolicy": "TerminatingOrFailed",
+    "completionMode": "NonIndexed",
+    "manualSelector": False,
 }
-"""The fields that servers add to every pod template."""
+"""Fields that servers add, with the value that they add."""
+_OF_TOOLS = re.compile(
+    r"kubectl\.kubernetes\.io/(?:last-applied-configuration|restartedAt)|deployment\.kubernetes\.io/.*|eksml\.dev/.*"
+    r"|app\.kubernetes\.io/managed-by|batch\.kubernetes\.io/(?:job-tracking|.*uid)|ray\.io/.*-at"
+    r"|(?:batch\.kubernetes\.io/)?(?:controller-uid|job-name)"
+)
+"""Labels and annotations that controllers and tools have set."""
+_MAPPINGS = ("labels", "annotations")
 
 
 def without_server_fields(live: Manifest) -> Manifest:
     """Return an object as a person would have written it: without status, identity and what servers add by default."""
-    metadata = {key: value for key, value in live["metadata"].items() if key not in _OF_SERVER | _OF_OWNERS}
-    job: Manifest = {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": metadata}
-    job |= {key: _plain(value) for key, value in live.items() if key not in (*job, "status")}
-    for key in ("labels", "annotations"):
-        kept = {name: value for name, value in (metadata.get(key) or {}).items() if not _OF_TOOLS.fullmatch(name)}
-        metadata.pop(key, None)
-        metadata |= {key: kept} if kept else {}
-    if live["kind"] == "Job" and str(live["apiVersion"]).startswith("batch/") and not job["spec"].get("manualSelector"):
+    ordered = {key: live[key] for key in ("apiVersion", "kind", "metadata")} | live
+    job: Manifest = _plain({key: value for key, value in ordered.items() if key != "status"})
+    if live["apiVersion"].startswith("batch/") and not live["spec"].get("manualSelector"):
         job["spec"].pop("selector", None)  # the server makes it anew
-    for key in ("suspend", "podReplacementPolicy", "completionMode", "manualSelector"):
-        if job["spec"].get(key) in (False, "TerminatingOrFailed", "NonIndexed"):
-            del job["spec"][key]
     return job
 
 
@@ -257,14 +250,12 @@ def _plain(node: Any) -> Any:
         return [_plain(item) for item in node]
     if not isinstance(node, dict):
         return node
-    plain = {
-        key: _plain(value) for key, value in node.items() if key not in _POD_DEFAULTS or value != _POD_DEFAULTS[key]
-    }
-    for key in ("labels", "annotations"):
-        if isinstance(plain.get(key), dict):
-            plain[key] = {name: value for name, value in plain[key].items() if not _OF_TOOLS.fullmatch(name)}
-            if not plain[key]:
-                del plain[key]
-    if plain.get("metadata") == {}:
-        del plain["metadata"]
-    return plain
+    kept = {}
+    for key, value in node.items():
+        if key in _MAPPINGS and isinstance(value, dict):
+            value = {name: text for name, text in value.items() if not _OF_TOOLS.fullmatch(name)}  # noqa: PLW2901
+        plain = _plain(value)
+        is_added = key in _ADDED and (_ADDED[key] is _ALWAYS or _ADDED[key] == value)
+        if not is_added and (plain != {} or key not in ("metadata", *_MAPPINGS)):
+            kept[key] = plain
+    return kept

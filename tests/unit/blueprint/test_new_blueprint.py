@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from yaml import safe_load
 
 from actions.base.errors import BlueprintError
 from actions.blueprint.begin.job_manifests import without_server_fields
-from actions.blueprint.begin.job_rehearsal import STAND_INS, nodes_of
-from actions.blueprint.begin.new_blueprint import NewBlueprint, begin_blueprint
+from actions.blueprint.begin.new_blueprint import SCRIPT, STAND_INS, NewBlueprint, begin_blueprint
 from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import bind
@@ -19,12 +19,10 @@ from actions.blueprint.source_files import parse_manifests
 from actions.blueprint.stages import JobStage, LoadTool, ManifestsStage, StageWatch
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, kind_of
-from actions.fleet.instance_types import InstanceTable
 
 JOBS_OF_OTHERS = sorted((Path(__file__).parents[2] / "fixtures" / "jobs").glob("*.yaml"))
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "fixtures" / "operators").glob("*/*.jsonl"))
-TABLE = InstanceTable.load()
 SMALL = """\
 # what it is
 apiVersion: batch/v1
@@ -154,9 +152,9 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
             - {{name: API_KEY, value: 'sesame'}}"""
     new = begun(SMALL.replace("{name: PLAIN, value: x}", with_secrets))
     assert not any(token.encode() in data or b"sesame" in data for data in new.files.values())
-    manifest = new.files["manifests/small.yaml"].decode()
-    assert "- name: HF_TOKEN  # mine\n" in manifest
-    assert "valueFrom: {secretKeyRef: {name: own-hf-token, key: HF_TOKEN, optional: true}}" in manifest
+    (container,) = safe_load(new.files["manifests/small.yaml"])["spec"]["template"]["spec"]["containers"]
+    reference = {"secretKeyRef": {"name": "own-hf-token", "key": "HF_TOKEN", "optional": True}}
+    assert container["env"][:2] == [{"name": "PLAIN", "value": "x"}, {"name": "HF_TOKEN", "valueFrom": reference}]
     blueprint = written(new, tmp_path / "own")
     assert blueprint.parameters["hf_token"].default == "env:HF_TOKEN"
     assert set(blueprint.stage("train").secrets) == {"own-hf-token", "own-api-key"}
@@ -209,7 +207,7 @@ def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
 """
     new = begun(SMALL + mounts + claim + secret)
     named = ["ConfigMap settings", "Secret login", "PersistentVolumeClaim old", "ServiceAccount trainer"]
-    assert list(map(str, new.needed)) == named
+    assert f"Has to be there, as preflight checks: {', '.join(named)}." in new.remarks
     assert new.files["manifests/volumes.yaml"].decode() == claim.removeprefix("\n")
     assert b"{a: b}" not in b"".join(new.files.values())
     stand_ins = [document.value for document in parse_manifests(new.files[STAND_INS], file="")]
@@ -285,28 +283,48 @@ def test_a_rehearsal_needs_no_queue_and_no_name_of_the_server(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("requests", "more", "nodes"),
     [
-        ("{cpu: 500m}", "", {}),
-        ("{cpu: 30}", "", {"m5.8xlarge": 2}),
-        ("{nvidia.com/gpu: 1}", "", {"g4dn.xlarge": 2}),
-        ("{nvidia.com/gpu: 4}", "", {"p3.8xlarge": 2}),
-        ("{nvidia.com/gpu: 4}", "nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}", {"p5.48xlarge": 1}),
-        ("{cpu: 1}", "nodeSelector: {node.kubernetes.io/instance-type: ml.g5.8xlarge}", {"ml.g5.8xlarge": 1}),
+        ("{cpu: 500m}", "", ""),
+        ("{cpu: 30}", "", "m6i.8xlarge=2"),
+        ("{nvidia.com/gpu: 1}", "", "g6e.xlarge=2"),
+        ("{nvidia.com/gpu: 4}", "", "g6e.12xlarge=2"),
+        ("{nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 32}", "", "p5.48xlarge=2"),
+        ("{aws.amazon.com/neuron: 16}", "", "trn1.32xlarge=2"),
+        ("{nvidia.com/gpu: 4}", "nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}", "p5.48xlarge=1"),
+        ("{nvidia.com/gpu: 1}", "nodeSelector: {karpenter.k8s.aws/instance-gpu-name: t4}", "g4dn.xlarge=2"),
+        ("{cpu: 1}", "nodeSelector: {node.kubernetes.io/instance-type: ml.g5.8xlarge}", "ml.g5.8xlarge=1"),
+        ("{cpu: 1}", "nodeSelector: {sagemaker.amazonaws.com/node-health-status: Schedulable}", "ml.c5.large=2"),
     ],
 )
-def test_the_nodes_of_a_rehearsal_are_the_smallest_that_the_pods_fit_on(
-    requests: str, more: str, nodes: dict[str, int]
+def test_the_nodes_of_a_rehearsal_are_the_smallest_of_today_that_the_pods_fit_on(
+    requests: str, more: str, nodes: str
 ) -> None:
-    text = SMALL + f"          resources: {{requests: {requests}, limits: {requests}}}\n      {more}\n"
-    assert nodes_of([document.value for document in parse_manifests(text.encode(), file="")], TABLE) == (nodes, [])
+    new = begun(SMALL + f"          resources: {{requests: {requests}, limits: {requests}}}\n      {more}\n")
+    assert safe_load(new.files[SCRIPT]).get("nodes", "") == nodes
 
 
 def test_pods_that_no_node_of_the_embedded_cluster_takes_are_named() -> None:
     for more, why in (
         ("resources: {limits: {google.com/tpu: 4}}", "Insufficient google.com/tpu"),
+        ("resources: {limits: {nvidia.com/gpu: 8, ephemeral-storage: 800Gi}}", "Insufficient ephemeral-storage"),
+        ("resources: {limits: {nvidia.com/gpu: 8, aws.amazon.com/neuron: 1}}", "no type has all of it"),
         ("resources: {}\n      nodeSelector: {pool: a}", "node(s) didn't match Pod's node affinity/selector"),
     ):
         new = begun(f"{SMALL}          {more}\n")
         assert f"The embedded cluster has no node for the pods of job: {why}." in new.remarks
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("    resources: {limits: {cpu: many}}", "could not convert string to float: 'many'"),
+        ("    resources: [1]", "a field has another form"),
+        ("nodeSelector: [1]", "a field has another form"),
+    ],
+)
+def test_what_has_another_form_is_left_to_the_cluster(more: str, why: str, tmp_path: Path) -> None:
+    new = begun(f"{SMALL}      {more}\n")
+    assert f"What its pods request cannot be read: {why}." in new.remarks
+    written(new, tmp_path / "own")
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")

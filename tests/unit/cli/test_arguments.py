@@ -118,7 +118,7 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
         ),
         (
             ["pods", "-o", "xml"],
-            "eksml-tui pods: error: --output/-o cannot be 'xml'; "
+            "eksml-tui pods: error: -o/--output cannot be 'xml'; "
             "it is one of table, wide, json, jsonl, yaml, csv, name\n"
             "See eksml-tui pods --help\n",
         ),

@@ -41,6 +41,20 @@ def test_every_command_has_a_sentence_and_an_example() -> None:
     assert all("example" in command.format_help() for command in described.values())
 
 
+def test_sentences_and_examples_fit_into_lines_of_80_columns() -> None:
+    beside = 80 - 2 - 24
+    assert [text for _, command in _paths(parser()) if len(text := command.description or "") > beside + 1] == []
+    assert [line for lines in EXAMPLES.values() for line in lines if len(line) > 78] == []
+
+
+def test_options_of_all_commands_are_described_by_the_help_of_all_alone() -> None:
+    for command in (parser(), subcommands_of(parser())["nodes"]):
+        shown = command.format_help()
+        assert "--kubeconfig FILE" in shown
+        assert ("default: $KUBECONFIG" in shown) == (command is parser())
+    assert command_line_page().count("default: $KUBECONFIG") == manual_page(parser()).count("default: $KUBECONFIG") == 1
+
+
 @pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
 def test_every_example_can_be_typed(line: str) -> None:
     line = re.split(r"\s{2,}", line)[0].removeprefix("source <(").removesuffix(")")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from yaml import safe_load
 
 from actions.base.errors import ConsoleError
+from actions.blueprint.begin.new_blueprint import begin_blueprint
+from actions.cluster.objects.client import ObjectRef
+from actions.sandbox.clientkit.conditions import is_true
+from actions.sandbox.clientkit.kinds import JOBS
 from actions.script.parse import load_script
-from tui.cli.new_blueprint import run
+from tests.unit.sandbox.controllers.server import until, whole_cluster
+from tui.cli.new_blueprint import begin_from_live, run
 
 IMAGENET = Path(__file__).parents[2] / "fixtures" / "jobs" / "imagenet.yaml"
 LOG = "{'loss': 2.4, 'epoch': 0.1}\n{'loss': 1.4, 'epoch': 0.2}\n"
@@ -61,3 +68,19 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
     with pytest.raises(ConsoleError, match="is there already; nothing is overwritten"):
         begun(tmp_path / "kept")
+
+
+async def test_a_job_of_a_cluster_is_begun_from_as_it_was_written_with_charts_of_its_log(tmp_path: Path) -> None:
+    lines = "echo step 1 loss 2.5 && echo step 2 loss 2.1"
+    container = {"name": "a", "image": "public.ecr.aws/docker/library/busybox:1.36", "command": ["sh", "-c", lines]}
+    spec = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    async with whole_cluster(tmp_path) as client:
+        await client.create(JOBS, {"metadata": {"name": "mine", "namespace": "default"}, "spec": spec})
+        await until(client, JOBS, "default/mine", lambda job: job is not None and is_true(job, "Complete"))
+        ref = ObjectRef("batch/v1", "Job", "default", "mine")
+        new = await begin_from_live(client.session, ref, partial(begin_blueprint, "own"))
+    assert new.metrics == ("train_loss",)
+    manifest = safe_load(new.files["manifests/mine.yaml"])
+    assert [*manifest] == ["apiVersion", "kind", "metadata", "spec"]
+    assert manifest["metadata"] == {"name": "mine", "namespace": "default"}
+    assert manifest["spec"]["template"]["spec"]["containers"] == [container | {"imagePullPolicy": "IfNotPresent"}]

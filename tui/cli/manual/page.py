@@ -8,18 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 
 from tui.cli.arguments import VERSION, parser, subcommands_of
-from tui.cli.examples import EXAMPLES
+from tui.cli.examples import EXAMPLES, GROUPS
 from tui.cli.options import known_words
 
 _NAME = "eksml-tui"
-_BAR = "\\|"
-"""A bar within a table's cell."""
-_OFTEN = 5
-"""An option of so many commands is described once."""
+_FEW = 6
+"""So many commands are named behind an option that they share."""
 _EXIT_CODES = (
     ("0", "Done, or passed."),
     ("1", "It could not be done; the sentence on stderr has the remedy."),
@@ -75,44 +72,54 @@ def manual_page(top: argparse.ArgumentParser) -> str:
 def command_line_page() -> str:
     """Return the text of docs/command-line.md."""
     top = parser()
+    uses: dict[str, list[str]] = {}
+    for path, command in _paths(top):
+        for row in _rows(command):
+            uses.setdefault(row, []).append(path)
+    console = _rows(top)
+    common = [row for row in console if row in uses]
     lines = [
         "# Command line",
         "",
-        "Generated from `tui/cli/arguments.py`; `--help` behind a command prints the same.",
+        "Generated from the program's parser, as is `--help`.",
+        "",
+        "## Common options",
         "",
     ]
-    lines += ["These have the same meaning in each command that has them, and stand only here:", ""]
-    own = _rows(top)
-    shared = own + [row for row, uses in Counter(_rows_below(top)).items() if uses >= _OFTEN and row not in own]
-    return "\n".join([*lines, *_table(shared), *_sections(top, (), shared)])
+    lines += ["Of the console and of most commands:", "", *common, ""]
+    lines += ["Of the commands in brackets, or of many:", ""]
+    shared = [row for row, paths in uses.items() if len(paths) > 1 and row not in common]
+    shared.sort(key=lambda row: len(uses[row]) <= _FEW)
+    lines += [row + _names(uses[row]) for row in shared]
+    lines += ["", "## The console", "", *(row for row in console if row not in common), ""]
+    for path, command in _paths(top):
+        if group := GROUPS.get(path):
+            lines += [f"## {group}", ""]
+        lines += [f"### {path}", "", command.description or "", ""]
+        lines += [*(f"    {line}" for line in EXAMPLES.get(path, ())), ""]
+        if own := [row for row in _rows(command) if row not in common and row not in shared]:
+            lines += [*own, ""]
+    return "\n".join(lines)
 
 
-def _sections(command: argparse.ArgumentParser, words: tuple[str, ...], shared: Collection[str]) -> Iterator[str]:
+def _names(paths: Sequence[str]) -> str:
+    return "" if len(paths) > _FEW else f" ({', '.join(paths)})"
+
+
+def _paths(command: argparse.ArgumentParser, words: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the commands below a command, each with its words."""
     for name, below in subcommands_of(command).items():
-        path = (*words, name)
-        yield from (f"## {' '.join(path)}", "", below.description or "", "")
-        if lines := EXAMPLES.get(" ".join(path)):
-            yield from (*(f"    {line}" for line in lines), "")
-        yield from _table([row for row in _rows(below) if row not in shared])
-        yield from _sections(below, path, shared)
-
-
-def _rows_below(command: argparse.ArgumentParser) -> Iterator[str]:
-    for below in subcommands_of(command).values():
-        yield from _rows(below)
-        yield from _rows_below(below)
+        path = f"{words} {name}".strip()
+        yield path, below
+        yield from _paths(below, path)
 
 
 def _rows(command: argparse.ArgumentParser) -> list[str]:
-    described = [each for each in command._actions if _is_described(each) and "-h" not in each.option_strings]  # noqa: SLF001
-    # a bar ends a cell, also within code
-    cells = [(f"`{' '.join(filter(None, _label(each)))}`", _help_of(each).replace("|", _BAR)) for each in described]
-    return [f"| {label.replace('|', f'`{_BAR}`')} | {meaning} |" for label, meaning in cells]
+    return [_row(each) for each in command._actions if _is_described(each) and "-h" not in each.option_strings]  # noqa: SLF001
 
 
-def _table(rows: Collection[str]) -> Iterator[str]:
-    if rows:
-        yield from ("| word | means |", "| --- | --- |", *rows, "")
+def _row(action: argparse.Action) -> str:
+    return f"* `{' '.join(filter(None, _label(action)))}`: {_help_of(action)}"
 
 
 def _head() -> Iterator[str]:
@@ -133,28 +140,24 @@ def _options(command: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _commands(top: argparse.ArgumentParser) -> Iterator[str]:
-    yield ".SH COMMANDS"
-    yield from _below(top, ())
-
-
-def _below(command: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[str]:
-    for name, below in subcommands_of(command).items():
-        path = (*words, name)
+    console = [_row(action) for action in top._actions]  # noqa: SLF001
+    for path, below in _paths(top):
+        if group := GROUPS.get(path):
+            yield f".SH {_roff(group).upper()}"
         usage = [_usage_of(action) for action in below._actions if not action.option_strings]  # noqa: SLF001
-        yield f'.SS "{_roff(" ".join(path))}{"".join(f" {_roff(word)}" for word in usage)}"'
+        yield f'.SS "{_roff(path)}{"".join(f" {_roff(word)}" for word in usage)}"'
         yield _roff(below.description or "")
-        yield from _described(below)
-        if lines := EXAMPLES.get(" ".join(path)):
+        yield from _described(below, console)
+        if lines := EXAMPLES.get(path):
             yield ".PP\n.EX"
             yield from (_roff(line) for line in lines)
             yield ".EE"
-        yield from _below(below, path)
 
 
-def _described(command: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield a paragraph for each option and each word that has a help text."""
+def _described(command: argparse.ArgumentParser, above: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a paragraph for each option and each word that has a help text, and that is not described above."""
     for action in command._actions:  # noqa: SLF001
-        if not _is_described(action):
+        if not _is_described(action) or _row(action) in above:
             continue
         names, value = _label(action)
         yield ".TP"

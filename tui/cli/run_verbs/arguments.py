@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tui.cli.options import RUN, STORE, add_options, cluster_options, output_option
 from tui.cli.run_verbs.limits import limit_options
-from tui.cli.tables import FORMATS
 
 if TYPE_CHECKING:
     from tui.cli.options import Commands
@@ -63,7 +62,7 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
 def _resume(verbs: Commands) -> None:
     resume = verbs.add_parser(
         "resume",
-        help="go on with a run that failed, was cancelled, parked or paused, or whose runner died",
+        help="go on with what is left to do in a run",
     )
     resume.add_argument("run", metavar="RUN", help=RUN)
     resume.add_argument("--stage", default="", help="only if this stage is left to do")
@@ -89,7 +88,7 @@ def _requests(verbs: Commands) -> None:
     limit.add_argument("run", metavar="RUN", help=RUN)
     limit_options(limit, dest="new", is_change=True)
     output_option(limit)
-    clean = verbs.add_parser("clean", help="remove copies of runs and Terraform providers that are no longer needed")
+    clean = verbs.add_parser("clean", help="remove copies and providers that no run needs")
     clean.add_argument("--dry-run", action="store_true", help="only print what is there and what would be removed")
     clean.add_argument(
         "--older-than", type=float, default=14.0, metavar="DAYS",
@@ -132,7 +131,7 @@ def _runs_storage(verbs: Commands) -> None:
     archive = verbs.add_parser("archive", help="write a run to one file, without secrets")
     archive.add_argument("run", metavar="RUN", help=RUN)
     archive.add_argument("file", nargs="?", type=Path, metavar="FILE", help="the archive (default: RUN.tar)")
-    remove = verbs.add_parser("rm", help="forget a run of which nothing is left: remove its journal, logs and curves")
+    remove = verbs.add_parser("rm", help="forget a run of which nothing is left")
     remove.add_argument("run", metavar="RUN", help=RUN)
     remove.add_argument(
         "--confirm", default="", metavar="ID", help="the exact id of the run; without it nothing is removed"
@@ -150,25 +149,17 @@ def _runs_curves(verbs: Commands) -> None:
         "--store", nargs="?", const="", dest="of_store", metavar=STORE,
         help="read runs that are not on this machine from the store (default: that of the settings)",
     )  # fmt: skip
-    compare.add_argument(
-        "--output",
-        "-o",
-        choices=(*FORMATS, "plot"),
-        default="table",
-        help="format of the output (default: table)",
-    )
+    output_option(compare, "plot")
     curves = verbs.add_parser("curves", help="print or save the curves of a run")
     curves.add_argument("run", metavar="RUN", help=RUN)
     curves.add_argument("file", nargs="?", type=Path, metavar="FILE", help="write to FILE (default: stdout)")
     curves.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this one; repeatable")
     _of_store(curves)
+    choices = ("plot", "json", "yaml", "csv", "svg")
     curves.add_argument(
-        "--output",
-        "-o",
-        choices=("plot", "json", "yaml", "csv", "svg"),
-        default="",
-        help="format of the output (default: by the ending of FILE, else plot)",
-    )
+        "-o", "--output", choices=choices, metavar="FORM", default="",
+        help=f"{', '.join(choices)} (default: by the ending of FILE, else plot)",
+    )  # fmt: skip
 
 
 def approve_options(approve: argparse.ArgumentParser) -> None:
@@ -178,10 +169,10 @@ def approve_options(approve: argparse.ArgumentParser) -> None:
 
 
 def _runs_terraform(verbs: Commands) -> None:
-    terraform = verbs.add_parser("terraform", help="show what Terraform has made in a run, and what it left open")
+    terraform = verbs.add_parser("terraform", help="show what Terraform has made, and what is open")
     terraform.add_argument("run", metavar="RUN", help=RUN)
     output_option(terraform)
-    waived = verbs.add_parser("waive", help="confirm that a resource Terraform may have created does not exist")
+    waived = verbs.add_parser("waive", help="confirm that a resource of Terraform does not exist")
     waived.add_argument("run", metavar="RUN", help=RUN)
     waived.add_argument("address", metavar="ADDRESS", help="the resource in Terraform's notation, or errored.tfstate")
     waived.add_argument("--stage", default="", help="the stage, if several have the resource open")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from yaml import safe_load_all
 
-from actions.blueprint.begin.job_rehearsal import stand_ins_of
-from actions.cluster.kinds import kind_of
+from actions.blueprint.begin.job_manifests import definition_of
+from actions.cluster.kinds import JOBS, kind_of
 from actions.sandbox.clientkit.conditions import is_true
 from actions.sandbox.clientkit.kinds import DEFINITIONS, PODS, Document, owner_of
 from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS, ReplicaGroups
@@ -26,9 +24,14 @@ STAYS: Document = {"spec": {"containers": [{"name": "a", "image": "a:1", "ports"
 
 def a_job(name: str, spec: dict[str, Any]) -> tuple[ReplicaGroups, Document]:
     groups = next(groups for groups in REPLICA_GROUPS if groups.name == name)
-    row = kind_of(name)
     metadata = {"name": "mine", "namespace": "default", "uid": "u"}
-    return groups, {"apiVersion": row.api_version, "kind": row.kind, "metadata": metadata, "spec": spec}
+    kind = groups.kind
+    return groups, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def test_every_kind_of_job_has_a_controller() -> None:
+    others = {"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet"}
+    assert {row.name for row in JOBS} == others | {groups.name for groups in REPLICA_GROUPS}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,11 @@ def a_job(name: str, spec: dict[str, Any]) -> tuple[ReplicaGroups, Document]:
             ["mine-ps-0", "mine-worker-0", "mine-worker-1"],
         ),
         (
+            "MPIJob",
+            {"mpiReplicaSpecs": {"Launcher": {"template": ENDS}, "Worker": {"replicas": 2, "template": ENDS}}},
+            ["mine-launcher", "mine-worker-0", "mine-worker-1"],
+        ),
+        (
             "Job.batch.volcano.sh",
             {"tasks": [{"name": "mpimaster", "template": ENDS}, {"name": "w", "replicas": 2, "template": ENDS}]},
             ["mine-mpimaster-0", "mine-w-0", "mine-w-1"],
@@ -49,24 +57,79 @@ def a_job(name: str, spec: dict[str, Any]) -> tuple[ReplicaGroups, Document]:
             {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": ENDS}},
             ["mine-0", "mine-0-1", "mine-1", "mine-1-1"],
         ),
+        (
+            "HyperPodPyTorchJob",
+            {"replicaSpecs": [{"name": "pod", "replicas": 2, "template": ENDS}]},
+            ["mine-pod-0", "mine-pod-1"],
+        ),
     ],
 )
 def test_pods_are_named_and_labelled_as_by_the_operator(name: str, spec: Document, pods: list[str]) -> None:
     groups, job = a_job(name, spec)
     made = list(groups.pods(job))
     assert [pod["metadata"]["name"] for pod in made] == pods
-    assert {pod["metadata"]["labels"][kind_of(name).labels_pods] for pod in made} == {"mine"}
+    assert {pod["metadata"]["labels"][groups.label] for pod in made} == {"mine"}
 
 
-def test_a_tf_job_succeeds_with_its_workers_and_fails_with_one() -> None:
-    groups, job = a_job("TFJob", {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": ENDS}}})
-    for phases, ended in (
-        ({"Ready": 2}, "Running"),
-        ({"Succeeded": 2}, "Succeeded"),
-        ({"Ready": 1, "Failed": 1}, "Failed"),
-    ):
-        status = groups.status(job, Counter(phases), "now")
-        assert [one["type"] for one in status["conditions"] if one["status"] == "True"] == ["Created", ended]
+WORKERS: Document = {"Worker": {"replicas": 2, "template": ENDS}}
+IDLE: Document = {"Worker": {"template": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}}}
+CHIEF: Document = {"Chief": {"template": ENDS}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "phases", "ended"),
+    [
+        ({"tfReplicaSpecs": WORKERS}, {"worker-0": "Ready", "worker-1": "Ready"}, "Running"),
+        ({"tfReplicaSpecs": WORKERS}, {"worker-0": "Ready", "worker-1": "Succeeded"}, "Running"),
+        ({"tfReplicaSpecs": WORKERS}, {"worker-0": "Succeeded", "worker-1": "Ready"}, "Succeeded"),
+        (
+            {"tfReplicaSpecs": WORKERS, "successPolicy": "AllWorkers"},
+            {"worker-0": "Succeeded", "worker-1": "Ready"},
+            "Running",
+        ),
+        ({"tfReplicaSpecs": CHIEF | WORKERS}, {"chief-0": "Ready", "worker-0": "Succeeded"}, "Running"),
+        ({"tfReplicaSpecs": CHIEF | WORKERS}, {"chief-0": "Succeeded", "worker-0": "Ready"}, "Succeeded"),
+        ({"tfReplicaSpecs": WORKERS}, {"worker-0": "Ready", "worker-1": "Failed"}, "Failed"),
+        ({"mpiReplicaSpecs": {"Launcher": {"template": ENDS}} | WORKERS}, {"launcher": "Succeeded"}, "Succeeded"),
+    ],
+)
+def test_a_training_job_ends_with_its_chief_its_launcher_or_its_worker_0(
+    spec: Document, phases: dict[str, str], ended: str
+) -> None:
+    groups, job = a_job("MPIJob" if "mpiReplicaSpecs" in spec else "TFJob", spec)
+    status = groups.status(job, {f"mine-{name}": phase for name, phase in phases.items()}, "now")
+    assert [one["type"] for one in status["conditions"] if one["status"] == "True"] == ["Created", ended]
+
+
+def test_a_hyperpod_job_is_completed_with_all_of_its_pods_which_its_status_names() -> None:
+    groups, job = a_job("HyperPodPyTorchJob", {"replicaSpecs": [{"name": "pod", "replicas": 2, "template": ENDS}]})
+    for phases, ended in ((["Ready", "Succeeded"], "Running"), (["Succeeded", "Succeeded"], "Completed")):
+        status = groups.status(job, {f"mine-pod-{i}": phase for i, phase in enumerate(phases)}, "now")
+        assert status["conditions"][-1]["type"] == ended
+        assert status["jobPods"]["name"] == "mine-pod"
+        assert groups.made is not None
+        assert groups.made(job, "mine-pod-0")[1]["metadata"]["name"] == "mine-pod"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "ended", "owner"),
+    [
+        ("MPIJob", {"mpiReplicaSpecs": {"Launcher": {"template": ENDS}} | IDLE}, "Succeeded", "mine"),
+        ("HyperPodPyTorchJob", {"replicaSpecs": [{"name": "pod", "template": ENDS}]}, "Completed", "mine-pod"),
+    ],
+)
+async def test_a_job_without_an_operator_runs_to_its_end(
+    name: str, spec: Document, ended: str, owner: str, tmp_path: Path
+) -> None:
+    groups, job = a_job(name, spec)
+    async with whole_cluster(tmp_path) as client:
+        definition = definition_of(job, kind_of(name))
+        await client.create(DEFINITIONS, definition)
+        await until(client, DEFINITIONS, definition["metadata"]["name"], has("Established"))
+        await client.create(groups.kind, job)
+        await until(client, groups.kind, "default/mine", has(ended))
+        pods = (await client.session.get(PODS.path(namespace="default")))["items"]
+        assert {(owner_of(pod) or {})["name"] for pod in pods} == {owner}
 
 
 async def test_a_leader_worker_set_is_available_and_its_pods_go_with_it(tmp_path: Path) -> None:
@@ -74,7 +137,7 @@ async def test_a_leader_worker_set_is_available_and_its_pods_go_with_it(tmp_path
         "LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 2, "workerTemplate": STAYS}}
     )
     async with whole_cluster(tmp_path) as client:
-        (definition,) = safe_load_all(stand_ins_of([], job, kind_of("LeaderWorkerSet")))
+        definition = definition_of(job, kind_of("LeaderWorkerSet"))
         await client.create(DEFINITIONS, definition)
         await until(client, DEFINITIONS, definition["metadata"]["name"], has("Established"))
         await client.create(groups.kind, job)
