@@ -81,19 +81,21 @@ def private_directory(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, *parts: bytes, is_synced: bool = True) -> None:
+def write_private(path: Path, *parts: bytes, is_synced: bool = True, is_program: bool = False) -> None:
     """Replace the content of `path` in one step, 0600.
 
     Args:
         path: The file.
         parts: Its new content; a large one in parts, so that there is no copy of all of it.
         is_synced: It is on disk when this returns; else some seconds later, for what is rewritten soon anyway.
+        is_program: Its owner may run it: 0700.
 
     Raises:
         OSError: There is no room; the file is as it was.
     """
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
+    mode = PRIVATE_FILE | stat.S_IXUSR if is_program else PRIVATE_FILE
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
@@ -104,6 +106,15 @@ def write_private(path: Path, *parts: bytes, is_synced: bool = True) -> None:
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
+
+
+def is_program(path: Path) -> bool:
+    """Return whether the owner of a file may run it, which is all that git keeps of its mode.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    return bool(path.stat().st_mode & stat.S_IXUSR)
 
 
 def take_lock(descriptor: int) -> bool:

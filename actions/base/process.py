@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ _CHUNK_BYTES = 1 << 16
 _LINE_LIMIT_BYTES = 1 << 20
 _REMEMBERED_LINES = 40
 _END_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
 _OF_THE_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "XDG_SESSION_ID")
 _PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE")
 
@@ -133,8 +135,8 @@ def _name_of(pid: int) -> str:
         return "?"
 
 
-def kill(identity: ProcessIdentity) -> None:
-    """End exactly this process at once, also one that is stopped; silent if it has ended.
+def kill(identity: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> None:
+    """End exactly this process, by default at once and also one that is stopped; silent if it has ended.
 
     Raises:
         RefusedError: It belongs to another user.
@@ -145,7 +147,7 @@ def kill(identity: ProcessIdentity) -> None:
         return
     try:
         if is_alive(identity):  # the descriptor means this process, whatever has its number later
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return
     except PermissionError as error:
@@ -348,14 +350,24 @@ def run_tool_now(
     directory: Path | None = None,
     extra_environment: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
+    look: Callable[[int], object] = lambda _: None,
 ) -> bytes:
     """Run a short program to its end, as `run_tool` does, without a loop. Blocks the calling thread.
+
+    Args:
+        argv: The program and its arguments.
+        deadline_seconds: Then it is ended.
+        directory: Where it runs; ours by default.
+        extra_environment: See `allowed_environment`.
+        stdin: What it reads; `None` for nothing.
+        look: Called twice a second with the bytes that it has written so far; an error of it ends the program.
 
     Raises:
         ToolError: It could not be started, or ended with another code than 0.
         UnreachableError: It did not end in time; its whole process group was ended.
     """
     environment = allowed_environment(extra_environment)
+    until = time.monotonic() + deadline_seconds
     with _spawned(
         argv,
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
@@ -365,12 +377,20 @@ def run_tool_now(
         environment=environment,
     ) as child:
         try:
-            out, err = child.communicate(stdin, timeout=deadline_seconds)
-        except subprocess.TimeoutExpired as error:
-            raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
+            while True:
+                left = until - time.monotonic()
+                try:
+                    out, err = child.communicate(stdin, timeout=min(left, _LOOK_SECONDS))
+                    break
+                except subprocess.TimeoutExpired as error:
+                    if left <= _LOOK_SECONDS:
+                        raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
+                    look(len(error.output or b"") + len(error.stderr or b""))
+                    stdin = None  # it has been taken
         finally:
             if child.poll() is None:
                 signal_group(child.pid, signal.SIGKILL)
+                child.wait()  # after Ctrl+C Popen itself does not
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
     return out

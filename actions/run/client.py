@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -45,6 +46,7 @@ __all__ = [
     "RunReader",
     "RunSummary",
     "acknowledge_alarms",
+    "end_runner",
     "find_run",
     "list_runs",
     "load_run",
@@ -174,13 +176,24 @@ def replace_runner(folder: Path, pid: int, *, environment: Mapping[str, str] | N
     if holder is None or holder.pid != pid:
         reason = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
         raise RefusedError(f"The runner of {folder.name} {reason}: nothing was ended.")
-    kill(holder)
-    if not wait_for_end(holder, seconds=_END_SECONDS):
-        raise RefusedError(
-            f"Process {pid} was killed and has not ended within {_END_SECONDS:.0f} s: it hangs in the kernel.",
-            hint="Check the disk that it waits for, then resume the run.",
-        )
+    end_runner(holder, signal.SIGKILL)
     return start_runner(folder, environment=environment)
+
+
+def end_runner(holder: ProcessIdentity, *numbers: signal.Signals) -> None:
+    """End a runner by these signals, one after another.
+
+    Raises:
+        RefusedError: It belongs to another user, or does not end.
+    """
+    for number in numbers:
+        kill(holder, number)
+        if wait_for_end(holder, seconds=_END_SECONDS):
+            return
+    raise RefusedError(
+        f"Process {holder.pid} was killed and has not ended within {_END_SECONDS:.0f} s: it hangs in the kernel.",
+        hint="Check the disk that it waits for, then try again.",
+    )
 
 
 def stalled_runner(folder: Path) -> ProcessIdentity | None:

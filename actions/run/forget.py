@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -10,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import ConfigError, RefusedError
+from actions.base.process import ProcessIdentity
 from actions.base.readonly import refuse_if_readonly
 from actions.base.wording import counted, listed
+from actions.run.client import end_runner
 from actions.run.journal.embedded import account_has_ended
 from actions.run.journal.folder import allocated_bytes, journal_path, put_aside_of, remove_folder
 from actions.run.journal.reader import RunReader, load_run
@@ -38,6 +41,7 @@ class Forgettable(msgspec.Struct, frozen=True):
         is_anothers: Another machine has it: what is in its store is not this one's.
         put_aside: Its folders that takeovers have put aside, which go with it.
         put_aside_bytes: Of these, on the disk.
+        waiting: Its runner, which waits for an embedded account that has ended: it is ended before.
     """
 
     id: str
@@ -53,6 +57,7 @@ class Forgettable(msgspec.Struct, frozen=True):
     is_anothers: bool = False
     put_aside: tuple[Path, ...] = ()
     put_aside_bytes: int = 0
+    waiting: ProcessIdentity | None = None
 
 
 def survey_run(folder: Path) -> Forgettable:
@@ -66,6 +71,7 @@ def survey_run(folder: Path) -> Forgettable:
     is_taken = bool(view.store) and any(notice.kind is NoticeKind.ELSEWHERE for notice in view.notices)
     is_spare = _is_spare(folder, view)
     has_ended = account_has_ended(view, folder)
+    runner = _runner_of(folder)
     sizes, aside = _sizes(folder), tuple(put_aside_of(folder))
     return Forgettable(
         id=view.id,
@@ -76,7 +82,10 @@ def survey_run(folder: Path) -> Forgettable:
         obstacles=(
             ()
             if is_taken or is_spare
-            else (*_life_of(folder, view, has_ended=has_ended), *(() if has_ended else _left_of(folder, view)))
+            else (
+                *_life_of(folder, view, runner, has_ended=has_ended),
+                *(() if has_ended else _left_of(folder, view)),
+            )
         ),
         output_bytes=_sum_below(sizes, folder / "output"),
         records=view.last_seq,
@@ -84,13 +93,12 @@ def survey_run(folder: Path) -> Forgettable:
         remedy=(
             f"Bring it there first: eksml-tui runs resume {view.id}"
             if _is_store_behind(view)
-            else "Its embedded account has ended, and nothing that it made is left: end that process."
-            if has_ended
             else f"Tear it down first: eksml-tui runs teardown {view.id}"
         ),
         is_anothers=is_taken or is_spare,
         put_aside=aside,
         put_aside_bytes=sum(map(allocated_bytes, aside)),
+        waiting=runner if has_ended and not is_spare else None,
     )
 
 
@@ -125,7 +133,8 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
 
     Raises:
         ConfigError: `confirm` is not its id.
-        RefusedError: It lives, or something that it made may be left; the message names it.
+        RefusedError: It lives, or something that it made may be left; the message names it. Or its runner, which waits
+            for an embedded account that has ended, does not end.
     """
     refuse_if_readonly(f"forgetting {folder.name}")
     found = survey_run(folder)
@@ -138,22 +147,28 @@ def forget_run(folder: Path, *, confirm: str, archive: Callable[[], object] | No
         raise ConfigError(f"Forgetting run {found.id} removes {folder}.", hint=f"Add --confirm {found.id} to confirm.")
     if archive is not None:
         archive()
+    if found.waiting is not None:
+        end_runner(found.waiting, signal.SIGTERM, signal.SIGKILL)  # systemd takes the first for no failure
     for each in (folder, *found.put_aside):
         remove_folder(each)
     return found
 
 
-def _life_of(folder: Path, view: RunView, *, has_ended: bool) -> Iterator[str]:
-    if folder.is_symlink():
-        yield "its folder is a link to another one, which is to be removed by hand"
+def _runner_of(folder: Path) -> ProcessIdentity | None:
     reader = RunReader(folder)
     try:
         reader.poll()
-        if reader.runner_alive and reader.holder is not None:
-            yield f"its runner, process {reader.holder.pid}, is alive"
-            return
+        return reader.holder if reader.runner_alive else None
     finally:
         reader.close()
+
+
+def _life_of(folder: Path, view: RunView, runner: ProcessIdentity | None, *, has_ended: bool) -> Iterator[str]:
+    if folder.is_symlink():
+        yield "its folder is a link to another one, which is to be removed by hand"
+    if runner is not None and not has_ended:
+        yield f"its runner, process {runner.pid}, is alive"
+        return
     if view.state not in OVER and not has_ended:
         yield f"it is {view.state.value}, and a runner may go on with it"
     if _is_store_behind(view):

@@ -23,6 +23,7 @@ from actions.base.files import (
     PRIVATE_DIRECTORY,
     PRIVATE_FILE,
     expanded,
+    is_program,
     private_directory,
     read_file,
     wait_for_lock,
@@ -193,7 +194,7 @@ def _copy(files: Mapping[Path, Path], target: Path) -> None:
         copy = target / place
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         try:
-            write_private(copy, read_file(path))
+            write_private(copy, read_file(path), is_program=is_program(path))
         except OSError as error:
             raise ConfigError(
                 f"{path} cannot be copied to {copy}: {error.strerror}.",

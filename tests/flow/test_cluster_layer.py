@@ -37,6 +37,7 @@ from actions.cluster.watch.table_format import ObjectRow, TableFormat
 from actions.sandbox.apiserver.printing.table import columns_of
 from actions.sandbox.apiserver.storage.resources import builtin_types
 from tests.flow.kubectl import Kubectl
+from tests.support import polling
 from tests.unit.cluster.clocks import HastyClock
 
 Document = dict[str, Any]
@@ -303,9 +304,11 @@ async def test_a_workload_is_scaled_restarted_and_deleted_by_its_uid(session: Ku
         with pytest.raises(ConflictError):
             await change
     await delete_target(session, target, propagation="foreground")
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while await exists(session, target):
-            await asyncio.sleep(0.05)
+
+    async def is_gone() -> bool:
+        return not await exists(session, target)
+
+    await polling.until(is_gone, "the end of the Deployment", deadline_seconds=DEADLINE_SECONDS)
 
 
 async def test_an_eviction_is_meant_for_one_pod(session: KubeSession) -> None:

@@ -17,6 +17,7 @@ from actions.base.errors import UnreachableError
 from actions.base.process import ProcessIdentity, kill, own_module, spawn_detached, wait_for_end
 from actions.sandbox import locate
 from actions.sandbox.locate import ProcessFile, find_or_start, find_sandbox
+from tests.support.polling import until
 from tests.support.sandboxes import http_of
 
 
@@ -37,9 +38,7 @@ async def a_process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subp
 
 async def process_file(folder: Path) -> ProcessFile:
     path = folder / "process.json"
-    async with asyncio.timeout(240):
-        while not path.exists():
-            await asyncio.sleep(0.02)
+    await until(path.exists, "process.json", deadline_seconds=240)
     return msgspec.json.decode(path.read_bytes(), type=ProcessFile)
 
 

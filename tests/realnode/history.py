@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 Document = dict[str, Any]
 
 _CHANCE = (
@@ -27,6 +29,7 @@ _POD = ("restartPolicy", "schedulerName", "hostname", "subdomain", "serviceAccou
 _JOB = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished", "suspend")
 _SERVICE = ("type", "selector", "ports")
 _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
+_OF_A_VERSION = ("managedFields", "resourceVersion")
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
 _NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter")
 _IN_PASSING = re.compile(r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists")
@@ -198,11 +201,20 @@ def _job_spec(document: Document) -> Document:
     return {name: spec.get(name) for name in _JOB} | {"template": _pod_spec(spec["template"]["spec"])}
 
 
+def _data(document: Document) -> Document:
+    data: Document = document.get("data") or {}
+    if "runtime" in data:  # of a TrainJob: its runtime, in the form of the operator's language
+        runtime = yaml.safe_load(data["runtime"])
+        runtime["metadata"] = {name: one for name, one in runtime["metadata"].items() if name not in _OF_A_VERSION}
+        return {"runtime": runtime}
+    return data
+
+
 _SPECS: dict[str, Callable[[Document], Any]] = {
     "Pod": lambda document: _pod_spec(document["spec"]),
     "Job": _job_spec,
     "Service": lambda document: {name: document["spec"].get(name) for name in _SERVICE},
-    "ConfigMap": lambda document: document.get("data"),
+    "ConfigMap": _data,
     "Secret": lambda document: [document.get("type"), sorted(document.get("data") or ())],
     "Role": lambda document: document.get("rules"),
     "RoleBinding": lambda document: [document["roleRef"], document.get("subjects")],

@@ -27,6 +27,7 @@ Condition = Callable[[Statuses], bool]
 _BUSYBOX = "public.ecr.aws/docker/library/busybox:1.36"
 _RAY = "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest"
 _FOREVER = "sleep 600"
+_SECOND_FAILS = f"hostname | grep -v node-{{}} && {_FOREVER}; sleep 5; exit 1"
 _SECOND_WAITS = f"hostname | grep worker-1 && {_FOREVER}"
 
 
@@ -164,16 +165,23 @@ def _ray_job(name: str, entrypoint: str) -> Document:
     return _object(RAY_JOBS, name, spec)
 
 
+_ATTEMPT = {
+    "name": "ATTEMPT",
+    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"}},
+}
+
+
 def _replicated(script: str, labels: Mapping[str, str], *, replicas: int = 1) -> Document:
     """A group of Jobs with a pod each, which is not started again."""
     template = _template("node", script)
     template["spec"]["restartPolicy"] = "Never"
+    template["spec"]["containers"][0]["env"] = [_ATTEMPT]
     job = {"metadata": {"labels": dict(labels)}, "spec": {"backoffLimit": 0, "template": template}}
     return {"name": "node", "replicas": replicas, "template": job}
 
 
-def _job_set(script: str, **spec: Any) -> Document:
-    return _object(JOB_SETS, "js", {"replicatedJobs": [_replicated(script, {}, replicas=2)], **spec})
+def _job_set(script: str, *, replicas: int = 2, **spec: Any) -> Document:
+    return _object(JOB_SETS, "js", {"replicatedJobs": [_replicated(script, {}, replicas=replicas)], **spec})
 
 
 def _train_job(script: str, **spec: Any) -> Sequence[Document]:
@@ -232,18 +240,23 @@ OPERATOR_JOBS = (
     ),
     OperatorJob("jobset-completes", [_job_set("sleep 5")], _is(JOB_SETS, "js", "Completed")),
     OperatorJob(
-        "jobset-fails",
-        [_job_set("hostname | grep -v node-1 && sleep 600; sleep 5; exit 1")],
+        "jobset-failed",
+        [_job_set(_SECOND_FAILS.format("1"))],
         _is(JOB_SETS, "js", "Failed"),
     ),
     OperatorJob(
         "jobset-restarts",
-        [_job_set("sleep 5; exit 1", failurePolicy={"maxRestarts": 1})],
+        [_job_set("sleep 5; exit 1", replicas=1, failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Failed"),
+    ),
+    OperatorJob(
+        "jobset-recovers",
+        [_job_set('sleep 5; test "$ATTEMPT" = 1', replicas=1, failurePolicy={"maxRestarts": 1})],
+        _is(JOB_SETS, "js", "Completed"),
     ),
     OperatorJob("jobset-rests", [_job_set(_FOREVER)], _running(2), _pause(JOB_SETS, "js")),
     OperatorJob("trainjob-completes", _train_job("sleep 5"), _is(TRAIN_JOBS, "tj", "Complete")),
-    OperatorJob("trainjob-fails", _train_job("sleep 5; exit 1"), _is(TRAIN_JOBS, "tj", "Failed")),
+    OperatorJob("trainjob-failed", _train_job(_SECOND_FAILS.format("0-1")), _is(TRAIN_JOBS, "tj", "Failed")),
     OperatorJob("trainjob-rests", _train_job(_FOREVER), _running(2), _pause(TRAIN_JOBS, "tj")),
     OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(

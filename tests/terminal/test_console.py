@@ -167,27 +167,6 @@ def test_every_pod_of_the_cluster_is_described_read_followed_and_entered(shared_
         terminal.wait(r"\[2 pods\]")
 
 
-def test_a_read_only_console_says_so_and_refuses(shared_program: Program) -> None:
-    with a_console(shared_program, "--readonly") as terminal:
-        terminal.wait(r"read-only .*bionemo-on-eks")
-        terminal.press("2")
-        terminal.wait(r"coredns")
-        terminal.press("s")
-        terminal.wait(r"This console is read-only: shell was not")
-
-
-def test_a_command_is_completed_and_help_names_the_keys_of_the_pane(shared_program: Program) -> None:
-    with a_console(shared_program) as terminal:
-        terminal.press(":")
-        terminal.type("laun")
-        terminal.wait(r"^ : launch")
-        terminal.press("Tab", "Escape")
-        terminal.wait(r"╯ *\n d describe")  # the line is closed: a key before that would be read as alt and the key
-        terminal.press("4", "?")
-        terminal.wait(r"In the run pane")
-        terminal.wait(r"a +Approve the plan")
-
-
 def child_of(pid: int) -> int:
     """The only child of a process."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

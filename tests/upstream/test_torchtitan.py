@@ -120,3 +120,13 @@ def test_the_small_training_of_real_nodes_prints_as_the_recorded_one() -> None:
     step = lines["step_line"](2, 8.11896, 40.4355, gib=92.77, percent=66.36, tps=7639.2, tflops=442.42, mfu=44.73)
     assert f"[rank0]:{head}{step}\n" in recorded
     assert f"{lines['size_line'](8_030_261_248)}\n" in recorded
+
+
+def test_the_second_node_prints_what_the_first_does_but_for_what_is_of_rank_0_alone() -> None:
+    folder = shipped("torchtitan-llama3-8b").folder / "rehearsal"
+    first, second = ((folder / name).read_text(encoding="utf-8").splitlines() for name in ("train.log", "train-1.log"))
+    alone = [line for line in first if line not in second]
+    assert [line.partition(" - INFO - ")[2].partition(".")[0] for line in alone] == [
+        "TensorBoard logging enabled", "Sleeping 2 seconds for other ranks to complete", "Training completed",
+    ]  # fmt: skip
+    assert second == [line for line in first if line not in alone]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError, ConsoleError, UnknownNameError, UnreadableError
+from actions.base.errors import ConfigError, ConsoleError, MissingError, UnknownNameError, UnreadableError
 from actions.base.files import expanded, read_file
 from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.mirror import (
@@ -55,156 +56,117 @@ class _Line(msgspec.Struct):
     error: str | None = None
 
 
+_Had = tuple[str, str, str, str]
+"""State, SHA-256, basis and origin of a `_Line`."""
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """One operator, module or provider that blueprints pin."""
+
+    kind: str
+    name: str
+    version: str
+    blueprints: tuple[str, ...]
+    had: Callable[[Mirror, Namespace], _Had]
+    """Look for it in a mirror, and add it unless only to check; raises a `ConsoleError` if it is not there then."""
+
+    def words(self) -> set[str]:
+        """The words that choose it."""
+        return {self.name, f"{self.name}/{self.version}", *self.blueprints}
+
+
 def run(options: Namespace) -> int:
     """Add what is missing, and check what is there.
 
     Returns:
         0 if everything that was asked for is in the mirror.
     """
-    blueprints = Catalogue.usual(options.blueprints).list()
-    others: list[_CalledModule | _PinnedProvider] = [*_called(blueprints), *_pinned(blueprints)]
-    _require_known(options.name, [*pinned_operators(blueprints), *others])
-    wanted = [one for one in pinned_operators(blueprints) if _is_asked_for(one, options.name)]
-    others = [one for one in others if _is_asked_for(one, options.name)] if options.source is None else []
-    if options.source is not None and len(wanted) != 1:
-        raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
+    wanted = [*_wanted(Catalogue.usual(options.blueprints).list())]
+    for name in options.name:
+        if not any(name in one.words() for one in wanted):
+            known = ", ".join(sorted({one.name for one in wanted}))
+            raise UnknownNameError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
+    wanted = [one for one in wanted if not options.name or one.words() & {*options.name}]
+    if options.source is not None:
+        wanted = [one for one in wanted if one.kind == "operators"]
+        if len(wanted) != 1:
+            hint = "Write eksml-tui mirror NAME --from FILE."
+            raise ConfigError("--from gives one file: name one operator.", hint=hint)
     mirror = Mirror(expanded(options.to or mirror_folder()))
-    lines = [_line(mirror, one, options) for one in wanted]
-    modules = [_module_line(mirror.folder, one, options) for one in others if isinstance(one, _CalledModule)]
-    providers = [_provider_line(mirror.folder, one, options) for one in others if isinstance(one, _PinnedProvider)]
-    everything = [*lines, *modules, *providers]
-    kinds = {"operators": lines, "modules": modules, "providers": providers}
+    everything = [(one.kind, _line(mirror, one, options)) for one in wanted]
+    kinds = {kind: [line for of, line in everything if of == kind] for kind in ("operators", "modules", "providers")}
     document: object = {"folder": str(mirror.folder), **kinds}
     if options.output in ("csv", "wide"):
-        document = [{"kind": kind, **msgspec.to_builtins(line)} for kind, few in kinds.items() for line in few]
+        document = [{"kind": kind, **msgspec.to_builtins(line)} for kind, line in everything]
     print_table(
         options.output,
-        table=lambda: "".join(f"{_sentence(line)}\n" for line in everything),
+        table=lambda: "".join(f"{_sentence(line)}\n" for _, line in everything),
         document=lambda: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n",
     )
-    for line in everything:
-        if line.error:
-            sys.stderr.write(f"eksml-tui: {line.error}\n")
-    return _FAILED if any(line.error for line in everything) else 0
+    errors = [line.error for _, line in everything if line.error]
+    sys.stderr.writelines(f"eksml-tui: {error}\n" for error in errors)
+    return _FAILED if errors else 0
 
 
-class _CalledModule(msgspec.Struct, frozen=True):
-    """A Terraform module, with the blueprints whose roots call it."""
-
-    release: ModuleRelease
-    blueprints: tuple[str, ...]
-
-
-class _PinnedProvider(msgspec.Struct, frozen=True):
-    """A Terraform provider, with the blueprints whose roots pin it."""
-
-    package: ProviderPackage
-    blueprints: tuple[str, ...]
-
-
-_Wanted = PinnedOperator | _CalledModule | _PinnedProvider
-
-
-def _called(blueprints: Sequence[Blueprint]) -> list[_CalledModule]:
-    found: dict[str, _CalledModule] = {}
+def _wanted(blueprints: Sequence[Blueprint]) -> Iterator[_Wanted]:
+    for one in pinned_operators(blueprints):
+        yield _Wanted("operators", one.source.name, one.source.version, one.blueprints, partial(_operator, one))
+    modules: dict[str, tuple[ModuleRelease, list[str]]] = {}
+    providers: dict[str, tuple[ProviderPackage, list[str]]] = {}
     for blueprint in blueprints:
         for release in called_modules(blueprint):
-            users = found[release.key].blueprints if release.key in found else ()
-            found[release.key] = _CalledModule(release, (*users, blueprint.id))
-    return [found[key] for key in sorted(found)]
-
-
-def _pinned(blueprints: Sequence[Blueprint]) -> list[_PinnedProvider]:
-    found: dict[str, _PinnedProvider] = {}
-    for blueprint in blueprints:
+            modules.setdefault(release.key, (release, []))[1].append(blueprint.id)
         for package in pinned_packages(blueprint):
-            known = found.get(package.key, _PinnedProvider(package, ()))
-            sha256s = known.package.sha256s | package.sha256s
-            found[package.key] = _PinnedProvider(replace(package, sha256s=sha256s), (*known.blueprints, blueprint.id))
-    return [found[key] for key in sorted(found)]
+            known, users = providers.get(package.key, (package, []))
+            merged = replace(package, sha256s=known.sha256s | package.sha256s)
+            providers[package.key] = (merged, [*users, blueprint.id])
+    for _, (release, users) in sorted(modules.items()):
+        yield _Wanted("modules", release.source, release.version, tuple(users), partial(_module, release))
+    for _, (package, users) in sorted(providers.items()):
+        yield _Wanted("providers", package.name, package.version, tuple(users), partial(_provider, package))
 
 
-def _names(wanted: _Wanted) -> tuple[str, ...]:
-    """Return the words that choose one; its own comes first."""
-    if isinstance(wanted, PinnedOperator):
-        return (wanted.source.name, wanted.key, *wanted.blueprints)
-    if isinstance(wanted, _PinnedProvider):
-        return (wanted.package.name, wanted.package.key, *wanted.blueprints)
-    return (wanted.release.source, wanted.release.key, *wanted.blueprints)
-
-
-def _is_asked_for(wanted: _Wanted, names: Sequence[str]) -> bool:
-    """Return whether one is named, or its blueprint; without names, all are."""
-    return not names or bool({*names} & {*_names(wanted)})
-
-
-def _require_known(names: Sequence[str], wanted: Sequence[_Wanted]) -> None:
-    for name in names:
-        if not any(name in _names(one) for one in wanted):
-            known = ", ".join(sorted({_names(one)[0] for one in wanted}))
-            raise UnknownNameError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
-
-
-def _module_line(folder: Path, wanted: _CalledModule, options: Namespace) -> _Line:
-    release = wanted.release
-    line = _Line(release.source, release.version, "missing", None, None, None, wanted.blueprints)
-    path = archives_path(folder) / release.file_name
+def _line(mirror: Mirror, wanted: _Wanted, options: Namespace) -> _Line:
+    line = _Line(wanted.name, wanted.version, "missing", None, None, None, wanted.blueprints)
     try:
-        if path.is_file():
-            release_files(_bytes_of(path, MAX_ARCHIVE_BYTES), release)
-            line.state = "held"
-        elif options.check:
-            line.error = f"{release.key} is not in {folder}. Run eksml-tui mirror {release.source}."
-            return line
-        else:
-            asyncio.run(fetch_module(folder, release))
-            line.state = "taken"
-        line.sha256 = digest_of(_bytes_of(path, MAX_ARCHIVE_BYTES))
+        line.state, line.sha256, line.basis, line.origin = wanted.had(mirror, options)
     except ConsoleError as error:
         line.error = error.sentence()
-        return line
-    line.basis, line.origin = Basis.RECORDED.value, release.url
     return line
 
 
-def _provider_line(folder: Path, wanted: _PinnedProvider, options: Namespace) -> _Line:
-    package = wanted.package
-    line = _Line(package.name, package.version, "missing", None, None, None, wanted.blueprints)
-    try:
-        platform = options.platform or this_platform()
-        path = package.path_in(packages_path(folder), platform)
-        if path.is_file():
-            package.require(_bytes_of(path, MAX_PACKAGE_BYTES), platform)
-            line.state = "held"
-        elif options.check:
-            line.error = f"{package.key} for {platform} is not in {folder}. Run eksml-tui mirror {package.name}."
-            return line
-        else:
-            asyncio.run(fetch_package(folder, package, platform))
-            line.state = "taken"
-        line.sha256 = digest_of(_bytes_of(path, MAX_PACKAGE_BYTES))
-    except ConsoleError as error:
-        line.error = error.sentence()
-        return line
-    line.basis, line.origin = Basis.RECORDED.value, package.url(platform)
-    return line
+def _operator(pinned: PinnedOperator, mirror: Mirror, options: Namespace) -> _Had:
+    held = None if options.source is not None else mirror.held(pinned.source)
+    if held is None and options.check:
+        raise MissingError(f"{pinned.key} is not in {mirror.folder}.", hint=mirror_command(pinned.source))
+    entry = held or _take(mirror, pinned, options.source)
+    return "held" if held else "taken", entry.sha256, entry.basis.value, entry.origin
 
 
-def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
-    source = wanted.source
-    line = _Line(source.name, source.version, "missing", None, None, None, wanted.blueprints)
-    try:
-        held = None if options.source is not None else mirror.held(source)
-        entry = held or (None if options.check else _take(mirror, wanted, options.source))
-    except ConsoleError as error:
-        line.error = error.sentence()
-        return line
-    if entry is None:
-        line.error = f"{wanted.key} is not in {mirror.folder}. {mirror_command(wanted.source)}"
-        return line
-    line.state = "held" if held else "taken"
-    line.sha256, line.basis, line.origin = entry.sha256, entry.basis.value, entry.origin
-    return line
+def _module(release: ModuleRelease, mirror: Mirror, options: Namespace) -> _Had:
+    path, folder = archives_path(mirror.folder) / release.file_name, mirror.folder
+    state = "held" if path.is_file() else "taken"
+    if state == "held":
+        release_files(_bytes_of(path, MAX_ARCHIVE_BYTES), release)
+    elif options.check:
+        raise MissingError(f"{release.key} is not in {folder}.", hint=f"Run eksml-tui mirror {release.source}.")
+    else:
+        asyncio.run(fetch_module(folder, release))
+    return state, digest_of(_bytes_of(path, MAX_ARCHIVE_BYTES)), Basis.RECORDED.value, release.url
+
+
+def _provider(package: ProviderPackage, mirror: Mirror, options: Namespace) -> _Had:
+    platform, folder = options.platform or this_platform(), mirror.folder
+    path = package.path_in(packages_path(folder), platform)
+    state = "held" if path.is_file() else "taken"
+    if state == "held":
+        package.require(_bytes_of(path, MAX_PACKAGE_BYTES), platform)
+    elif options.check:
+        missing = f"{package.key} for {platform} is not in {folder}."
+        raise MissingError(missing, hint=f"Run eksml-tui mirror {package.name}.")
+    else:
+        asyncio.run(fetch_package(folder, package, platform))
+    return state, digest_of(_bytes_of(path, MAX_PACKAGE_BYTES)), Basis.RECORDED.value, package.url(platform)
 
 
 def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEntry:

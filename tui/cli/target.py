@@ -6,8 +6,8 @@ import asyncio
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -120,21 +120,28 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
 
 def ask_cluster(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]], *, may_ask: bool = True) -> T:
     """Ask the chosen cluster one question, read-only; `may_ask` as of `require_target`."""
-    from actions.cloud.eks import token_factory
-    from actions.cluster.auth.session import KubeSession
-
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
 
-    async def session() -> T:
-        require_target(chosen.target, may_ask=may_ask)
-        opened = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
-        try:
-            return await ask(opened)
-        finally:
-            await opened.aclose()
+    async def answer() -> T:
+        async with session_to(chosen.target, may_ask=may_ask) as session:
+            return await ask(session)
 
-    return asyncio.run(session())
+    return asyncio.run(answer())
+
+
+@asynccontextmanager
+async def session_to(target: ClusterTarget, *, may_ask: bool) -> AsyncIterator[KubeSession]:
+    """Open a read-only session to a cluster; `may_ask` as of `require_target`."""
+    from actions.cloud.eks import token_factory
+    from actions.cluster.auth.session import KubeSession
+
+    require_target(target, may_ask=may_ask)
+    session = await KubeSession.connect(target, readonly=True, token_factory=token_factory)
+    try:
+        yield session
+    finally:
+        await session.aclose()
 
 
 def asked(question: str, *, name: str = "") -> bool:

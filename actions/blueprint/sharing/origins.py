@@ -5,20 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from actions.base.decoding import convert
 from actions.base.errors import ConfigError, FormatError, UsageError
-from actions.base.files import private_directory, read_file, wait_for_lock, write_private
+from actions.base.files import PRIVATE_FILE, is_program, private_directory, read_file, wait_for_lock, write_private
+from actions.base.process import holders_of_locks
+from actions.blueprint.catalogue import BLUEPRINT_ID
 from actions.blueprint.copied_files import copied_files
 
 LOCK_NAME = "blueprints.lock"
+SCRATCH = ".fetched-"
+"""Begins the names of folders that a change needs while it lasts."""
+_HELD = ".held"
 _LOCK_SCHEMA = "eksml-blueprints-lock/1"
-_LOCK_SECONDS = 10.0
+_LOCK_SECONDS = 5.0
 _LOCK_BYTES = 1 << 20
-_COPIED = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<rest>[^/].*)")
+_COPIED = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<rest>/?[^/].*)")
 """An address as scp(1) writes it."""
 _HOSTED = re.compile(r"(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)+)/(?P<rest>.+)")
 """A host and a path alone, as browsers show them: it is fetched over https."""
@@ -78,7 +87,7 @@ def parse_origin(text: str) -> Origin:
 
 
 class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A blueprint as it was added.
+    """A blueprint as it was added. What is read of a lock file is what this program may have written there.
 
     Args:
         repository: See `Origin`.
@@ -92,8 +101,8 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repository: str
     ref: str
     path: str
-    commit: str
-    sha256: str
+    commit: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     added_at: str
 
     @property
@@ -104,7 +113,27 @@ class Pin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Lock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
-    blueprints: dict[str, Pin]
+    blueprints: dict[Annotated[str, msgspec.Meta(pattern=f"^{BLUEPRINT_ID.pattern}$")], Pin]
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a folder of blueprints, and remove what one that was killed has left there.
+
+    Raises:
+        ConfigError: The folder cannot be written, or another process does not end its own change.
+    """
+    path = private_directory(folder) / _HELD
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        if not wait_for_lock(descriptor, _LOCK_SECONDS):
+            who = ", ".join(holders_of_locks([path])) or "another process"
+            raise ConfigError(f"{folder} is being changed by {who}.", hint="Wait until that has ended; then try again.")
+        for left in folder.glob(f"{SCRATCH}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_pins(folder: Path) -> dict[str, Pin]:
@@ -120,32 +149,28 @@ def read_pins(folder: Path) -> dict[str, Pin]:
         lock = convert(value, _Lock)
         if lock.schema != _LOCK_SCHEMA:
             raise FormatError(f"its schema is {lock.schema!r}, not {_LOCK_SCHEMA}")
+        for pin in lock.blueprints.values():
+            parse_origin(str(pin.origin))
     except FileNotFoundError:
         return {}
-    except (OSError, FormatError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", hint=hint) from error
+    except (OSError, FormatError, UsageError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {str(error).rstrip('.')}.", hint=hint) from error
     return lock.blueprints
 
 
 def write_pin(folder: Path, blueprint_id: str, pin: Pin | None) -> None:
-    """Write the pin of a blueprint into the lock file, or that there is none; others may write theirs meanwhile.
+    """Write the pin of a blueprint into the lock file of a folder that is held by `changing`, or that there is none.
 
     Raises:
-        ConfigError: The lock file cannot be read, or another process does not end its own change.
+        ConfigError: The lock file cannot be read.
     """
-    held = os.open(private_directory(folder), os.O_RDONLY)
-    try:
-        if not wait_for_lock(held, _LOCK_SECONDS):
-            raise ConfigError(f"{folder / LOCK_NAME} is being changed by another process.", hint="Try it again.")
-        pins = {name: kept for name, kept in read_pins(folder).items() if name != blueprint_id}
-        lock = _Lock(_LOCK_SCHEMA, dict(sorted((pins | ({blueprint_id: pin} if pin else {})).items())))
-        write_private(folder / LOCK_NAME, msgspec.json.format(msgspec.json.encode(lock), indent=2), b"\n")
-    finally:
-        os.close(held)
+    pins = {name: kept for name, kept in read_pins(folder).items() if name != blueprint_id}
+    lock = _Lock(_LOCK_SCHEMA, dict(sorted((pins | ({blueprint_id: pin} if pin else {})).items())))
+    write_private(folder / LOCK_NAME, msgspec.json.format(msgspec.json.encode(lock), indent=2), b"\n")
 
 
 def digest_of_folder(folder: Path) -> str:
-    """Return the SHA-256 of a folder's files: of each its path, size and bytes, in the order of the paths.
+    """Return the SHA-256 of a folder's files: of each its path, size, `x` if it may be run, and bytes, by path.
 
     Raises:
         BlueprintError: A link leads out of it, or it is too large for a blueprint.
@@ -153,5 +178,5 @@ def digest_of_folder(folder: Path) -> str:
     digest = hashlib.sha256()
     for place, path in sorted(copied_files(folder).items()):
         data = read_file(path)
-        digest.update(f"{place.as_posix()}\0{len(data)}\0".encode() + data)
+        digest.update(f"{place.as_posix()}\0{len(data)}{' x' if is_program(path) else ''}\0".encode() + data)
     return digest.hexdigest()

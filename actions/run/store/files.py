@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import gzip
 import io
+import stat
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import msgspec
 
 from actions.base.decoding import decode_json
 from actions.base.errors import FormatError
-from actions.base.files import PRIVATE_DIRECTORY, read_file, write_private
+from actions.base.files import PRIVATE_DIRECTORY, is_program, read_file, write_private
 from actions.base.names import is_segment
 from actions.base.untrusted import is_plain, redact
 from actions.blueprint.operators import operators_path
@@ -67,7 +68,7 @@ def _archive(folder: Path, parts: list[Path]) -> bytes:
         for path in (path for part in parts for path in sorted(part.rglob("*")) if path.is_file()):
             data = read_file(path)
             entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
-            entry.size, entry.mode = len(data), 0o600
+            entry.size, entry.mode = len(data), 0o700 if is_program(path) else 0o600
             archive.addfile(entry, io.BytesIO(data))
     return buffer.getvalue()
 
@@ -80,15 +81,16 @@ def unpack_launched(data: bytes, folder: Path) -> None:
         OSError: The disk is full.
     """
     try:
-        for name, content in _entries(data):
+        for name, content, may_run in _entries(data):
             place = folder / name
             place.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
-            write_private(place, content, is_synced=False)
+            write_private(place, content, is_synced=False, is_program=may_run)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
         raise FormatError(f"{LAUNCHED} in the store is damaged: {error}.") from error
 
 
-def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+def _entries(data: bytes) -> Iterator[tuple[str, bytes, bool]]:
+    """Yield name and content of each file, and whether it is a program."""
     size = 0
     with tarfile.open(fileobj=io.BytesIO(_unpacked(data)), mode="r:") as archive:
         for count, entry in enumerate(archive):
@@ -101,7 +103,7 @@ def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
                 raise _too_large()
             stream = archive.extractfile(entry)
             if stream is not None:
-                yield entry.name, stream.read()
+                yield entry.name, stream.read(), bool(entry.mode & stat.S_IXUSR)
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from actions.base import process
-from actions.base.errors import ToolError, UnreachableError
+from actions.base.errors import RefusedError, ToolError, UnreachableError
 from actions.base.process import (
     ProcessIdentity,
     allowed_environment,
@@ -25,6 +25,7 @@ from actions.base.process import (
     own_identity,
     run_in_terminal,
     run_tool,
+    run_tool_now,
     spawn_detached,
     stream_tool,
 )
@@ -45,6 +46,21 @@ def test_there_is_no_process_with_an_impossible_pid() -> None:
 async def test_a_tool_gets_no_stdin_and_its_output_comes_back() -> None:
     program = "import sys; print(len(sys.stdin.read()), flush=True)"
     assert await run_tool([sys.executable, "-c", program], deadline_seconds=120) == b"0\n"
+
+
+def test_what_a_program_writes_is_counted_while_it_runs_and_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.01)
+    counted: list[int] = []
+
+    def look(written: int) -> None:
+        counted.append(written)
+        if written == 6:
+            raise RefusedError("enough")
+
+    program = "import sys, threading; print(sys.stdin.read(), end='', flush=True); threading.Event().wait()"
+    with pytest.raises(RefusedError, match="enough"):
+        run_tool_now([sys.executable, "-c", program], deadline_seconds=120, stdin=b"123456", look=look)
+    assert counted[-1] == 6
 
 
 async def test_a_failing_tool_says_its_last_line() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from actions.base import process
 from actions.base.errors import (
     BlueprintError,
     ConfigError,
+    ConsoleError,
     MissingError,
     RefusedError,
     ToolError,
@@ -21,11 +24,22 @@ from actions.base.errors import (
     UsageError,
 )
 from actions.base.files import config_folder, shipped_blueprints
+from actions.base.process import identity_of
 from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.sharing import fetching, origins
 from actions.blueprint.sharing.effects import effects_of
-from actions.blueprint.sharing.fetching import _refusal, fetched
-from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pin
+from actions.blueprint.sharing.fetching import GitRepository, fetched
+from actions.blueprint.sharing.origins import (
+    Origin,
+    Pin,
+    changing,
+    digest_of_folder,
+    parse_origin,
+    read_pins,
+    write_pin,
+)
 from tui.cli.main import main
+from tui.cli.sharing import blueprints
 
 BLUEPRINT = """\
 schema: eksml/v1
@@ -56,6 +70,9 @@ spec:
 """
 
 
+PIN = Pin("https://example.com/r", "", "", commit="c" * 40, sha256="d" * 64, added_at="2026-11-29T00:00:00Z")
+
+
 def git(folder: Path, *words: str) -> str:
     """Run git in a repository of the test's, as an author with a name."""
     author = ["-c", "user.name=Anna", "-c", "user.email=anna@example.com", "-c", "commit.gpgsign=false"]
@@ -84,6 +101,7 @@ def repository(tmp_path: Path) -> Path:
         ("https://github.com/acme/ml.git@v1.2//a/b", Origin("https://github.com/acme/ml.git", "v1.2", "a/b")),
         ("git@github.com:acme/ml@feature/x", Origin("git@github.com:acme/ml", "feature/x")),
         ("git@github.com:acme/ml//a", Origin("git@github.com:acme/ml", "", "a")),
+        ("git@host:/srv/ml@v1//a", Origin("git@host:/srv/ml", "v1", "a")),
         ("ssh://git@host:2222/acme/ml@main", Origin("ssh://git@host:2222/acme/ml", "main")),
         ("/srv/ml@v1//a", Origin("/srv/ml", "v1", "a")),
         ("/srv/ml@llama@1.2", Origin("/srv/ml", "llama@1.2")),
@@ -153,10 +171,22 @@ def test_a_repository_without_such_a_ref_folder_or_blueprint_is_named(repository
         ("git@host: Permission denied (publickey).", RefusedError),
         ("fatal: unable to access 'https://host/': Could not resolve host: host", UnreachableError),
         ("fatal: '/srv/none' does not appear to be a git repository", MissingError),
+        ("fatal: repository 'https://host/certificate/' not found", MissingError),
+        ("fatal: unable to access 'https://host/certificate/': Failed to connect to host port 443", UnreachableError),
+        ("fatal: unable to access 'https://host/': The requested URL returned error: 410", ToolError),
+        ("fatal: unable to access 'https://host/': gnutls_handshake() failed: An unexpected TLS packet.", ToolError),
+        ("remote: ERROR: The project could not be found or you don't have permission to view it.", ToolError),
     ],
 )
-def test_a_refusal_a_silence_and_an_absence_are_told_apart(tail: str, kind: type[Exception]) -> None:
-    assert type(_refusal(Origin("https://host/ml"), ToolError(["git"], exit_code=128, tail=tail))) is kind
+def test_a_refusal_a_silence_an_absence_and_what_is_not_known_are_told_apart(tail: str, kind: type[Exception]) -> None:
+    boilerplate = (
+        "fatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\n"
+        "and the repository exists.\n"
+    )
+    git_error = ToolError(["git"], exit_code=128, tail=f"Receiving: 9%\rremote: \n{tail}\n{boilerplate}")
+    found: ConsoleError = GitRepository(Origin("https://host/ml"), Path("x"))._refusal(git_error)
+    assert type(found) is kind
+    assert tail in found.sentence()
 
 
 def test_links_and_what_has_mistakes_are_not_taken(repository: Path, tmp_path: Path) -> None:
@@ -183,6 +213,34 @@ def test_what_is_too_large_is_refused_before_it_is_read(repository: Path, tmp_pa
     git(repository, "commit", "--quiet", "--message=Large")
     origin = Origin(str(repository), "", "esm/hello")
     with pytest.raises(BlueprintError, match="more than 2000 files or 16 MiB"), fetched(origin, tmp_path / "own"):
+        pass
+
+
+def test_a_tree_of_a_billion_files_and_an_endless_pack_are_given_up(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(fetching, "_MOST_PRINTED_BYTES", 1 << 20)
+
+    def tree_of(kind: str, name: str) -> str:
+        made = ["git", "-C", str(repository), "mktree"]
+        entries = "".join(f"{kind} {name}\t{number}\n" for number in range(10))
+        return subprocess.run(made, input=entries, check=True, capture_output=True, text=True).stdout.strip()
+
+    tree = tree_of("100644 blob", git(repository, "rev-parse", "HEAD:esm/hello/train.yaml"))
+    for _ in range(8):
+        tree = tree_of("040000 tree", tree)
+    git(repository, "update-ref", "refs/heads/bomb", git(repository, "commit-tree", "-m", "Bomb", tree))
+    with (
+        pytest.raises(BlueprintError, match="more than 2000 files"),
+        fetched(Origin(str(repository), "bomb"), tmp_path),
+    ):
+        pass
+    (repository / "data.bin").write_bytes(os.urandom(4 << 20))
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Large")
+    monkeypatch.setattr(fetching, "_MOST_SENT_BYTES", 1 << 20)
+    with pytest.raises(BlueprintError, match="more than 2000 files"), fetched(Origin(str(repository)), tmp_path):
         pass
 
 
@@ -259,10 +317,14 @@ def test_added_updated_and_removed(repository: Path, home: Path, capsys: pytest.
 
 
 def test_pins_that_are_written_at_the_same_time_are_all_kept(home: Path) -> None:
-    pin = Pin("https://example.com/r", "", "", commit="c", sha256="d", added_at="2026-11-29T00:00:00Z")
     names = [f"b{number}" for number in range(24)]
+
+    def write(name: str) -> None:
+        with changing(home):
+            write_pin(home, name, PIN)
+
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: write_pin(home, name, pin), names))
+        list(pool.map(write, names))
     assert set(read_pins(home)) == set(names)
     write_pin(home, "b0", None)
     assert set(read_pins(home)) == set(names) - {"b0"}
@@ -313,6 +375,111 @@ def test_without_a_terminal_nothing_is_added_unasked(repository: Path, home: Pat
     assert main(["blueprints", "add", f"{repository}//esm/hello"]) == 2
     assert not (home / "hello").exists()
     assert not (home / "blueprints.lock").exists()
+
+
+def test_of_two_changes_at_once_one_is_refused_and_what_a_killed_one_left_goes(
+    repository: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(origins, "_LOCK_SECONDS", 0.05)
+    add = ["blueprints", "add", f"{repository}//esm/hello", "--yes"]
+    with changing(home):
+        (home / ".fetched-killed" / "git").mkdir(parents=True)
+        assert main(add) == 1
+    assert "is being changed by another process" in capsys.readouterr().err
+    assert sorted(os.listdir(home)) == [".fetched-killed", ".held"]
+    assert main(add) == 0
+    assert sorted(os.listdir(home)) == [".held", "blueprints.lock", "hello"]
+
+
+def test_programs_stay_programs_and_a_change_of_that_is_one(
+    repository: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = repository / "esm" / "hello" / "prepare.sh"
+    script.write_text("#!/bin/sh\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Script")
+    assert main(["blueprints", "add", f"{repository}//esm/hello", "--yes"]) == 0
+    script.chmod(0o755)
+    git(repository, "commit", "--quiet", "--all", "--message=Program")
+    assert main(["blueprints", "update", "--yes"]) == 0
+    assert "old mode 100644\nnew mode 100755\n" in capsys.readouterr().out
+    assert {path.name: path.stat().st_mode & 0o777 for path in (home / "hello").iterdir()} == {
+        "blueprint.yaml": 0o600,
+        "prepare.sh": 0o700,
+        "train.yaml": 0o600,
+    }
+    (home / "hello" / "prepare.sh").chmod(0o600)
+    assert main(["blueprints", "update", "--yes"]) == 1
+    assert "was changed after it was added" in capsys.readouterr().err
+
+
+def test_an_update_takes_a_rewritten_history_and_goes_on_behind_what_cannot_be_updated(
+    repository: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "gone").mkdir()
+    shutil.copy(repository / "esm" / "hello" / "train.yaml", repository / "gone")
+    (repository / "gone" / "blueprint.yaml").write_text(BLUEPRINT.replace("id: hello", "id: gone"))
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message=Gone")
+    other = tmp_path / "other"
+    shutil.copytree(repository, other)
+    for place in (f"{other}//gone", f"{repository}//esm/hello"):
+        assert main(["blueprints", "add", place, "--yes"]) == 0
+    before = git(repository, "rev-parse", "HEAD")
+    shutil.rmtree(other)
+    (repository / "esm" / "hello" / "train.yaml").write_text(JOB.replace("1.36", "1.37"))
+    git(repository, "reset", "--quiet", "--soft", "v1")
+    git(repository, "commit", "--quiet", "--all", "--amend", "--message=Rewritten")
+    git(repository, "reflog", "expire", "--expire=now", "--all")
+    git(repository, "gc", "--quiet", "--prune=now")
+    assert main(["blueprints", "update", "--yes"]) == 1
+    shown = capsys.readouterr()
+    assert '+      containers: [{name: train, image: "busybox:1.37"' in shown.out
+    assert f"{other} is not there" in shown.err
+    pins = read_pins(home)
+    assert pins["gone"].commit == before
+    assert pins["hello"].commit == git(repository, "rev-parse", "HEAD")
+
+
+def test_a_wait_is_announced_and_a_signal_ends_it_with_nothing_left(
+    repository: Path, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh, started = repository.parent / "ssh", repository.parent / "started"
+    monkeypatch.setattr(blueprints, "_WORD_SECONDS", 0.0)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(ssh))
+    for number in ("INT", "TERM", "HUP"):
+        ssh.write_text(f"#!/bin/sh\necho $$ > {started}\nkill -{number} {os.getpid()}\nexec tail -f /dev/null\n")
+        ssh.chmod(0o755)
+        assert main(["blueprints", "add", f"git@host:{repository}//esm/hello", "--yes"]) == 130
+        assert "Waiting for git@host:" in capsys.readouterr().err
+        assert os.listdir(home) == [".held"]
+        assert identity_of(int(started.read_text())) is None
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("../kept", {}),
+        ("hello", {"repository": "--upload-pack=touch ran"}),
+        ("hello", {"repository": "ext::sh -c touch% ran"}),
+        ("hello", {"ref": "-x"}),
+        ("hello", {"path": "../.."}),
+        ("hello", {"commit": "\u001b[2J"}),
+        ("hello", {"sha256": ""}),
+    ],
+)
+def test_a_pin_that_this_program_does_not_write_is_refused(
+    home: Path, name: str, changed: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home.parent / "kept").mkdir(parents=True)
+    home.mkdir()
+    pin = {key: getattr(PIN, key) for key in PIN.__struct_fields__} | changed
+    (home / "blueprints.lock").write_text(json.dumps({"schema": "eksml-blueprints-lock/1", "blueprints": {name: pin}}))
+    for verb in (["update"], ["remove", name, "--yes"], ["list"]):
+        assert main(["blueprints", *verb]) == 1
+        assert "blueprints.lock cannot be read" in capsys.readouterr().err
+    assert (home.parent / "kept").exists()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"schema": "eksml-blueprints-lock/9", "blueprints": {}}'])

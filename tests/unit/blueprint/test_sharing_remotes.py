@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import ssl
 import subprocess
 import threading
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from actions.base import process
 from actions.base.errors import BlueprintError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.blueprint.sharing import fetching
 from actions.blueprint.sharing.fetching import fetched
 from actions.blueprint.sharing.origins import Origin
 from tests.unit.blueprint.test_sharing import git, repository
@@ -168,6 +171,18 @@ def test_ssh_is_the_operators_and_its_answers_are_told_apart(
     error = failure(origin, tmp_path / "own")
     assert type(error) is kind
     assert named in error.sentence()
+
+
+@pytest.mark.parametrize("address", ["https://127.0.0.1:{}/ml", "ssh://git@127.0.0.1:{}/ml"])
+def test_a_server_that_takes_the_connection_and_is_silent_is_given_up(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fetching, "SILENT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        error = failure(Origin(address.format(silent.getsockname()[1])), tmp_path / "own")
+    assert isinstance(error, UnreachableError)
+    assert "does not answer: nothing has come" in error.sentence()
 
 
 def test_without_git_that_is_said(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
+from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Reply, Script
 from tests.unit.cluster.servers import session_to
@@ -75,14 +76,10 @@ class Running:
         self.script, self.mirror, self.clock, self.task = script, mirror, clock, task
 
     async def until_requests(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.script.queries) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.script.queries) >= count, f"{count} requests", deadline_seconds=60)
 
     async def until_slept(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.clock.slept) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.clock.slept) >= count, f"{count} pauses", deadline_seconds=60)
 
 
 def reflector_of(session: KubeSession, mirror: Mirror, clock: HastyClock, **options: Any) -> Reflector[dict[str, Any]]:

@@ -21,6 +21,7 @@ from actions.cluster.watch import protobuf_format as protowire
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Reflector
 from actions.fleet.facts import PodFacts
+from tests.support.polling import until
 from tests.unit.cluster import protobytes
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Reply, Script, bookmark, event, page, refusal, stream
@@ -212,9 +213,8 @@ async def _follow(folder: Path, wanted: set[str], *replies: Reply) -> tuple[Pods
         )
         task = asyncio.create_task(reflector.run())
         try:
-            async with asyncio.timeout(60):
-                while set(pods.facts) != wanted or len(script.queries) < len(replies):
-                    await asyncio.sleep(0.005)
+            is_read = lambda: set(pods.facts) == wanted and len(script.queries) >= len(replies)  # noqa: E731
+            await until(is_read, f"the pods {wanted}", deadline_seconds=60)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

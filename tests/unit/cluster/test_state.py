@@ -18,6 +18,7 @@ from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.state.store import FactTable, pod_key
 from actions.cluster.watch.health import Health
 from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
+from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Json, bookmark, event, page, refusal, stream
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_pod, with_conditions
@@ -285,9 +286,7 @@ def _is_settled(snapshot: ClusterSnapshot) -> bool:
 
 
 async def _until_asked(cluster: Cluster, path: str, times: int) -> None:
-    async with asyncio.timeout(60):
-        while cluster.requests[path] < times:
-            await asyncio.sleep(0.005)
+    await until(lambda: cluster.requests[path] >= times, f"{times} requests of {path}", deadline_seconds=60)
 
 
 async def test_the_same_facts_again_are_no_new_revision(tmp_path: Path) -> None:

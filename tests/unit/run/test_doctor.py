@@ -18,6 +18,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, BlueprintError, RefusedError
 from actions.base.files import shipped_blueprints
+from actions.base.process import is_alive, spawn_detached
 from actions.blueprint.catalogue import Catalogue, load_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
@@ -40,8 +41,9 @@ from actions.run.doctor.names import NameKind, TakenName, check_kept, check_runs
 from actions.run.doctor.programs import needed_programs, terraform_observation
 from actions.run.doctor.report import DoctorLine, doctor_json, doctor_table, has_failed, line_of
 from actions.run.doctor.sources import module_questions, repository_for
-from actions.run.forget import forget_run
-from actions.run.journal.folder import environment_path
+from actions.run.forget import forget_run, survey_run
+from actions.run.journal.folder import environment_path, journal_path
+from actions.run.journal.lease import grant_lease
 from actions.run.launch import LaunchOrder, create_run
 from actions.run.paid import PaidThing, RunPaid
 from actions.run.state.records import CheckResult, Operator, RequestKind
@@ -50,6 +52,7 @@ from actions.run.store.elsewhere import note_elsewhere
 from tests.support.account import REGION, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 from tests.support.fixed_runs import summaries
+from tests.unit.run.world import creation, make_run
 from tui.present.blueprints import unknown_lines
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -302,8 +305,27 @@ async def test_a_rehearsal_whose_embedded_account_has_ended_is_in_nobodys_place(
     with pytest.raises(RefusedError, match="cannot be forgotten"):  # an emulator of somebody's, which may come back
         forget_run(folder, confirm=folder.name)
     environment_path(folder).write_text(kept, "utf-8")
+    runner = spawn_detached(["tail", "-f", "/dev/null"], output=tmp_path / "log")
+    grant_lease(journal_path(folder), SystemClock(), lambda: runner)
     forget_run(folder, confirm=folder.name)
     assert not folder.exists()
+    assert not is_alive(runner), "it would wait for the account without end"
+
+
+@pytest.mark.parametrize(("kubeconfig", "may_go"), [("demo/kubeconfig", True), ("kind/kubeconfig", False), ("", False)])
+def test_a_rehearsal_on_a_cluster_that_was_there_is_forgotten_if_that_was_the_embedded_one(
+    tmp_path: Path, kubeconfig: str, may_go: bool
+) -> None:
+    place = str(tmp_path / kubeconfig) if kubeconfig else ""
+    cluster = msgspec.structs.replace(creation().cluster, kubeconfig=place)
+    created = msgspec.structs.replace(creation(), cluster=cluster, existing_cluster=True, is_cost_simulated=True)
+    folder = make_run(tmp_path, SystemClock(), created=created)
+    with socket.create_server(("127.0.0.1", 0)) as account:
+        address = f"http://127.0.0.1:{account.getsockname()[1]}/aws"
+    credentials = str(tmp_path / "demo" / "aws-credentials") if kubeconfig else ""
+    variables = {"AWS_ENDPOINT_URL": address, "AWS_SHARED_CREDENTIALS_FILE": credentials}
+    environment_path(folder).write_bytes(msgspec.json.encode(variables))
+    assert (survey_run(folder).obstacles == ()) is may_go
 
 
 async def test_storage_that_a_torn_down_run_keeps_for_the_cluster_is_named_with_its_price(

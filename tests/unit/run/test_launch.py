@@ -28,6 +28,7 @@ from actions.run.client import list_runs, load_run
 from actions.run.doctor.examine import planned
 from actions.run.journal.folder import load_environment
 from actions.run.launch import LaunchOrder, create_run, one_at_a_time
+from actions.run.store.files import launched_archive, unpack_launched
 from tests.support.answering import write_kubeconfig
 
 WITHOUT_ACCESS = """
@@ -207,6 +208,18 @@ def copied(blueprint: Blueprint, home: Path) -> Blueprint:
 
 def test_a_component_that_is_a_link_keeps_its_name_in_the_copy(tmp_path: Path) -> None:
     assert copied(an_own(tmp_path), tmp_path).parameters["cluster_name"].title == "Mine"
+
+
+def test_programs_of_a_blueprint_stay_programs_in_its_copy_here_and_elsewhere(tmp_path: Path) -> None:
+    blueprint = an_own(tmp_path)
+    for name, mode in (("prepare.sh", 0o755), ("notes.sh", 0o644)):
+        (blueprint.folder / name).touch()
+        (blueprint.folder / name).chmod(mode)
+    here, elsewhere = copied(blueprint, tmp_path).folder, tmp_path / "elsewhere"
+    unpack_launched(launched_archive(here.parent), elsewhere)
+    for copy in (here, elsewhere / "blueprint"):
+        modes = [(copy / name).stat().st_mode & 0o777 for name in ("prepare.sh", "notes.sh")]
+        assert modes == [0o700, 0o600], copy
 
 
 def link(folder: Path, to: str) -> None:

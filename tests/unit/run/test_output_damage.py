@@ -323,6 +323,44 @@ def test_a_clock_that_is_days_behind_costs_no_line(tmp_path: Path) -> None:
     assert kept(tmp_path) == {PODS[pod]: [one.text for one in log(pod, LINES + 3)] for pod in range(len(PODS))}
 
 
+def no_sources(folder: Path) -> None:
+    tail_of(folder, STAGE, "sources").unlink()
+
+
+def end_of_an_unknown_source(folder: Path) -> None:
+    append_raw(folder, STAGE, "sources", b'{"type":"end","number":7,"exit_code":0,"reason":"Completed"}\n')
+
+
+def wrong_types(folder: Path) -> None:
+    for stream in ("sources", "points"):
+        append_raw(folder, STAGE, stream, b'{"type":"source","number":"one"}\n[]\n\xff\xfe\n' + b"9" * 6000 + b"\n")
+
+
+def no_lines(folder: Path) -> None:
+    tail_of(folder, STAGE, "lines").unlink()
+
+
+def zeroed_points(folder: Path) -> None:
+    path = tail_of(folder, STAGE, "points")
+    path.write_bytes(bytes(path.stat().st_size) + b"\n")
+
+
+@pytest.mark.parametrize("damage", [no_sources, end_of_an_unknown_source, wrong_types, no_lines, zeroed_points])
+def test_what_a_log_has_again_comes_again_whatever_became_of_the_output(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    whole, hurt = tmp_path / "whole", tmp_path / "hurt"
+    a_run_s_output(whole, is_ended=True)
+    a_run_s_output(hurt, is_ended=False)
+    damage(hurt)
+    writer = OutputWriter(hurt, STAGE)
+    for pod in range(len(PODS)):
+        writer.write_end(follow(writer, pod, LINES), 0, "Completed")
+    writer.close()
+    assert kept(hurt) == kept(whole)
+    assert sorted(losses(hurt)) == sorted(losses(whole))
+
+
 def test_an_open_end_with_garbage_is_marked_and_what_comes_is_not_lost_with_it(tmp_path: Path) -> None:
     a_run_s_output(tmp_path, is_ended=False)
     append_raw(tmp_path, STAGE, "lines", b"\xff garbage\n")

@@ -201,7 +201,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 
 def read_all(folder: Path) -> None:
     reader = OutputReader(folder, STAGE)
-    reader.lines()
+    assert reader.lines()[0]
     reader.placed_lines(0, limit_bytes=1 << 20)
     reader.values()
     reader.accelerators()

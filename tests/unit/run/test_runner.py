@@ -25,6 +25,7 @@ from actions.run.journal.runner_journal import RunnerJournal
 from actions.run.journal.store import Journal
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
+from tests.support import polling
 from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
 
 CLOCK = SystemClock()
@@ -52,12 +53,14 @@ async def at_work(folder: Path) -> AsyncIterator[asyncio.Task[RunView]]:
 
 
 async def until(folder: Path, condition: Callable[[RunView], bool]) -> RunView:
-    async with asyncio.timeout(60):
-        while True:
-            view = load_run(folder)
-            if condition(view):
-                return view
-            await asyncio.sleep(0.02)
+    seen: list[RunView] = []
+
+    def holds() -> bool:
+        seen.append(load_run(folder))
+        return condition(seen[-1])
+
+    await polling.until(holds, "the run", deadline_seconds=60)
+    return seen[-1]
 
 
 async def test_a_plan_is_carried_out_after_its_approval_only(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from textual.widget import Widget
 from actions.base.errors import ConfigError, ConsoleError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
+from tests.support.polling import until
 from tests.support.waiting import settle, wait_for
 from tui import defects
 from tui.app import ConsoleApp
@@ -324,9 +325,7 @@ async def test_the_place_of_a_pane_whose_parts_are_not_there_yet_is_not_blank(mo
     async with a_console() as console:
         pressing = asyncio.create_task(console.press(KEYS["cost"]))  # which waits for what the key does
         try:
-            async with asyncio.timeout(60):
-                while "Opening cost." not in screen_text(console.app):
-                    await asyncio.sleep(0.01)
+            await until(lambda: "Opening cost." in screen_text(console.app), "the place", deadline_seconds=60)
         finally:
             may_go_on.set()
             await pressing

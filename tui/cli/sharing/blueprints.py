@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
-import difflib
-import shutil
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
 
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock, format_rfc3339
-from actions.base.errors import BlueprintError, ConfigError, RefusedError, UnknownNameError, UsageError
-from actions.base.files import config_folder, read_file, shipped_blueprints
+from actions.base.errors import BlueprintError, ConfigError, Mistakes, RefusedError, UnknownNameError, UsageError
+from actions.base.files import config_folder, shipped_blueprints
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.copied_files import copied_files
 from actions.blueprint.model import Blueprint
 from actions.blueprint.sharing.effects import effects_of
-from actions.blueprint.sharing.fetching import Fetched, fetched
-from actions.blueprint.sharing.origins import Origin, Pin, digest_of_folder, parse_origin, read_pins, write_pin
+from actions.blueprint.sharing.fetching import SILENT_SECONDS, Fetched, fetched
+from actions.blueprint.sharing.origins import (
+    SCRATCH,
+    Origin,
+    Pin,
+    changing,
+    digest_of_folder,
+    parse_origin,
+    read_pins,
+    write_pin,
+)
 from actions.blueprint.source_files import SHARED
 from tui.cli.target import asked
 
 _CHANGED = "changed here"
+_WORD_SECONDS = 5.0
 
 
 def add_blueprint(options: Namespace) -> int:
     """Fetch a blueprint, print what it may do, ask, and keep it with its pin; nothing of it is run."""
-    folder = _own_folder()
     origin = parse_origin(options.origin)
-    with fetched(origin, folder) as found:
+    with _changing() as folder, _fetched(origin, folder) as found:
         name = found.blueprint.id
         _require_free(name, folder)
         _say(f"{name}: {one_line(found.blueprint.title)}\n{origin} at {found.commit[:12]}\n")
@@ -46,45 +56,48 @@ def add_blueprint(options: Namespace) -> int:
 
 def update_blueprints(options: Namespace) -> int:
     """Fetch blueprints anew, print what differs, ask, and take them; without names all that were added."""
-    folder = _own_folder()
-    pins = read_pins(folder)
-    for name in options.names or sorted(pins):
-        pin = _pin_of(name, pins)
-        _require_unchanged(name, pin, folder)
-        origin = replace(pin.origin, ref=options.ref) if options.ref else pin.origin
-        with fetched(origin, folder) as found:
-            if found.blueprint.id != name:
-                raise BlueprintError(f"{origin} is now {found.blueprint.id}, not {name}.", hint="Add it under that id.")
-            is_there = (folder / name).exists()  # an update that was killed leaves the pin alone
-            if is_there and digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
-                _say(f"{name} is as it was at {pin.commit[:12]}.")
-                continue
-            for line in _difference(folder / name, found.blueprint.folder):
-                sys.stdout.write(f"{plain_text(line.rstrip(chr(10)))}\n")
-            before = set(effects_of(Catalogue([folder]).find(name))) if is_there else set()
-            if new := [line for line in effects_of(found.blueprint) if line not in before]:
-                _say("It now also")
-                for line in new:
-                    _say(f"  {one_line(line)}")
-            _require_yes(
-                f"\nUpdate {name} from {pin.commit[:12]} to {found.commit[:12]}?", options, "Nothing was changed."
-            )
-            _keep(found, origin, folder)
+    mistakes = Mistakes()
+    with _changing() as folder:
+        pins = read_pins(folder)
+        for name in options.names or sorted(pins):
+            with mistakes.collected():
+                _update(name, _pin_of(name, pins), folder, options)
+    mistakes.require_none()
     return 0
+
+
+def _update(name: str, pin: Pin, folder: Path, options: Namespace) -> None:
+    _require_unchanged(name, pin, folder)
+    origin = parse_origin(str(replace(pin.origin, ref=options.ref))) if options.ref else pin.origin
+    with _fetched(origin, folder) as found:
+        if found.blueprint.id != name:
+            raise BlueprintError(f"{origin} is now {found.blueprint.id}, not {name}.", hint="Add it under that id.")
+        is_there = (folder / name).exists()  # an update that was killed leaves the pin alone
+        if is_there and digest_of_folder(found.blueprint.folder) == pin.sha256 and origin == pin.origin:
+            _say(f"{name} is as it was at {pin.commit[:12]}.")
+            return
+        sys.stdout.write(plain_text(found.repository.difference(found.commit, folder / name)))
+        before = set(effects_of(Catalogue([folder]).find(name))) if is_there else set()
+        if new := [line for line in effects_of(found.blueprint) if line not in before]:
+            _say("It now also")
+            for line in new:
+                _say(f"  {one_line(line)}")
+        sys.stdout.flush()
+        question = f"\nUpdate {name} from {pin.commit[:12]} to {found.commit[:12]}?"
+        _require_yes(question, options, f"{name} was not changed.")
+        _keep(found, origin, folder)
 
 
 def remove_blueprint(options: Namespace) -> int:
     """Remove a blueprint that was added, and its pin; its runs have copies of their own."""
-    folder = _own_folder()
-    pins = read_pins(folder)
-    pin = _pin_of(options.blueprint, pins)
-    if is_changed(options.blueprint, pin, folder) and not options.yes:
-        raise RefusedError(
-            f"{folder / options.blueprint} was changed after it was added.", hint="Keep a copy, then add --yes."
-        )
-    if (folder / options.blueprint).exists():
-        shutil.rmtree(folder / options.blueprint)
-    write_pin(folder, options.blueprint, None)
+    name = options.blueprint
+    with _changing() as folder, TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch:
+        pin = _pin_of(name, read_pins(folder))
+        if is_changed(name, pin, folder) and not options.yes:
+            raise RefusedError(f"{folder / name} was changed after it was added.", hint="Keep a copy, then add --yes.")
+        if (folder / name).exists():
+            (folder / name).rename(Path(scratch, name))
+        write_pin(folder, name, None)
     return 0
 
 
@@ -114,6 +127,35 @@ def is_changed(name: str, pin: Pin, folder: Path) -> bool:
 
 def _own_folder() -> Path:
     return config_folder() / "blueprints"
+
+
+@contextmanager
+def _changing() -> Iterator[Path]:
+    """Hold the operator's own folder of blueprints. A signal ends the work in order, as Ctrl+C does."""
+    folder = _own_folder()
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ends:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with changing(folder):
+            yield folder
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _fetched(origin: Origin, folder: Path) -> Iterator[Fetched]:
+    """Fetch a blueprint; a person who waits for it reads for what, and how that ends."""
+    end = f"It is given up when nothing comes for {SILENT_SECONDS:.0f} s; Ctrl+C ends it now."
+    word = Timer(_WORD_SECONDS, _say, [f"Waiting for {origin.repository}. {end}"])
+    word.start()
+    try:
+        with fetched(origin, folder) as found:
+            word.cancel()
+            yield found
+    finally:
+        word.cancel()
 
 
 def _keep(found: Fetched, origin: Origin, folder: Path) -> None:
@@ -158,30 +200,6 @@ def _require_unchanged(name: str, pin: Pin, folder: Path) -> None:
         )
 
 
-def _difference(before: Path, after: Path) -> Iterator[str]:
-    """Yield a unified diff of two folders of text."""
-    old, new = (copied_files(folder) if folder.exists() else {} for folder in (before, after))
-    for place in sorted({*old, *new}):
-        texts = [_lines(files.get(place)) for files in (old, new)]
-        if None in texts:
-            if read_file(old[place]) != read_file(new[place]) if place in old and place in new else True:
-                yield f"{place}: not text, and another one\n"
-            continue
-        was, now = (lines or [] for lines in texts)
-        names = (f"a/{place}" if place in old else "/dev/null", f"b/{place}" if place in new else "/dev/null")
-        yield from difflib.unified_diff(was, now, *names)
-
-
-def _lines(path: Path | None) -> list[str] | None:
-    """Return the lines of a file, none of one that is not there, and `None` for what is not text."""
-    if path is None:
-        return []
-    try:
-        return [line if line.endswith("\n") else f"{line}\n" for line in read_file(path).decode().splitlines(True)]
-    except UnicodeDecodeError:
-        return None
-
-
 def _require_yes(question: str, options: Namespace, otherwise: str) -> None:
     if options.yes:
         return
@@ -192,4 +210,4 @@ def _require_yes(question: str, options: Namespace, otherwise: str) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{plain_text(text)}\n")

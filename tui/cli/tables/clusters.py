@@ -19,7 +19,7 @@ from actions.cluster.auth.session import ClusterIdentity, KubeSession, leads_to_
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import UNKNOWN, bounded
 from actions.fleet.totals import FleetTotals
-from tui.cli.target import allow_plugins, ask_cluster, aws_environment, followed_contexts, require_target
+from tui.cli.target import allow_plugins, ask_cluster, aws_environment, followed_contexts, session_to
 from tui.present.cells import Span, text_of
 from tui.present.home.clusters import ClusterFacts, total_lines
 
@@ -99,25 +99,16 @@ def ask_clusters(options: Namespace, ask: Callable[[KubeSession], Awaitable[T]])
 
 
 async def _asked(target: ClusterTarget, ask: Callable[[KubeSession], Awaitable[T]]) -> Asked[T]:
-    from actions.cloud.eks import token_factory
-
-    session: KubeSession | None = None
     identity: ClusterIdentity | None = None
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            require_target(target, may_ask=False)
-            session = await KubeSession.connect(target, readonly=True, token_factory=token_factory)
+        async with asyncio.timeout(ANSWER_SECONDS), session_to(target, may_ask=False) as session:
             identity = await session.identity()
             answer = await ask(session)
+            return Asked(target.context, answer=answer, identity=identity, server=session.server)
     except TimeoutError:
         error: ConsoleError = UnreachableError(f"It has not answered within {ANSWER_SECONDS:.0f} s.")
     except ConsoleError as refused:
         error = refused
-    else:
-        return Asked(target.context, answer=answer, identity=identity, server=session.server)
-    finally:
-        if session is not None:
-            await session.aclose()
     state = "refused" if isinstance(error, AccessError) else "cannot be asked"
     state = "does not answer" if isinstance(error, UnreachableError) else state
     return Asked(target.context, identity=identity, error=one_line(error.sentence()), state=state)
@@ -127,13 +118,10 @@ def _each_once(clusters: Sequence[Asked[T]]) -> list[Asked[T]]:
     """Return the clusters, without the answer of one that another context leads to, too."""
     found: list[Asked[T]] = []
     for one in clusters:
-        known = next((other for other in found if other.answer is not None and _is_same(other, one)), None)
+        same = (each for each in found if leads_to_same_cluster(one.server, one.identity, each.server, each.identity))
+        known = next((each for each in same if each.answer is not None), None)
         found.append(msgspec.structs.replace(one, answer=None, same_as=known.name) if known is not None else one)
     return found
-
-
-def _is_same(one: Asked[T], other: Asked[T]) -> bool:
-    return leads_to_same_cluster(one.server, one.identity, other.server, other.identity)
 
 
 def answers_of(clusters: Sequence[Asked[T]]) -> list[tuple[Asked[T], T]]:

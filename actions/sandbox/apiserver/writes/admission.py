@@ -89,9 +89,9 @@ class OperatorWebhooks:
 
     def admit(self, review: AdmissionReview, store: Store) -> None:
         """See `AdmissionPlugin`."""
-        known = _CHECKS.get((review.key, review.operation))
-        if known is not None and _is_there(store, *known[1:]):
-            known[0](review, store)
+        for check, *deployment in _CHECKS.get((review.key, review.operation), ()):
+            if _is_there(store, *deployment):
+                check(review, store)
 
 
 def _is_there(store: Store, namespace: str, name: str) -> bool:
@@ -145,6 +145,7 @@ def _denied(webhook: str, why: str) -> StatusError:
 
 
 _TRAINER = "trainer.kubeflow.org"
+_JOB_SET, _PRIORITY = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/priority"
 _JOB_SETS = GroupResource("jobset.x-k8s.io", "jobsets")
 _TRAIN_JOBS = GroupResource(_TRAINER, "trainjobs")
 
@@ -165,6 +166,13 @@ def _create_job_set(review: AdmissionReview, _store: Store) -> None:
         rule.setdefault("name", f"failurePolicyRule{number}")
 
 
+def _mark_pod(review: AdmissionReview, _store: Store) -> None:
+    """Give a pod of a JobSet its priority as a label."""
+    metadata = review.body["metadata"]
+    if _JOB_SET in (metadata.get("annotations") or {}):
+        metadata["labels"] = {**(metadata.get("labels") or {}), _PRIORITY: str(review.body["spec"]["priority"])}
+
+
 def _create_train_job(review: AdmissionReview, store: Store) -> None:
     """Refuse a TrainJob whose runtime is not there."""
     reference = review.body["spec"]["runtimeRef"]
@@ -183,13 +191,15 @@ def _create_train_job(review: AdmissionReview, store: Store) -> None:
 
 
 _VOLCANO = ("volcano-system", "volcano-admission")
-_CHECKS: dict[tuple[GroupResource, Operation], tuple[Callable[[AdmissionReview, Store], None], str, str]] = {
-    (_QUEUES, Operation.CREATE): (_create_queue, *_VOLCANO),
-    (_QUEUES, Operation.UPDATE): (_check_weight, *_VOLCANO),
-    (_QUEUES, Operation.DELETE): (_delete_queue, *_VOLCANO),
-    (_POD_GROUPS, Operation.CREATE): (_create_group, *_VOLCANO),
-    (_PODS, Operation.CREATE): (_create_pod, *_VOLCANO),
-    (_JOB_SETS, Operation.CREATE): (_create_job_set, "jobset-system", "jobset-controller-manager"),
-    (_TRAIN_JOBS, Operation.CREATE): (_create_train_job, "kubeflow-system", "kubeflow-trainer-controller-manager"),
+_JOBSET = ("jobset-system", "jobset-controller-manager")
+_Check = tuple[Callable[[AdmissionReview, Store], None], str, str]
+_CHECKS: dict[tuple[GroupResource, Operation], tuple[_Check, ...]] = {
+    (_QUEUES, Operation.CREATE): ((_create_queue, *_VOLCANO),),
+    (_QUEUES, Operation.UPDATE): ((_check_weight, *_VOLCANO),),
+    (_QUEUES, Operation.DELETE): ((_delete_queue, *_VOLCANO),),
+    (_POD_GROUPS, Operation.CREATE): ((_create_group, *_VOLCANO),),
+    (_PODS, Operation.CREATE): ((_create_pod, *_VOLCANO), (_mark_pod, *_JOBSET)),
+    (_JOB_SETS, Operation.CREATE): ((_create_job_set, *_JOBSET),),
+    (_TRAIN_JOBS, Operation.CREATE): ((_create_train_job, "kubeflow-system", "kubeflow-trainer-controller-manager"),),
 }
-"""By type and operation: the webhook, and the Deployment that serves it."""
+"""By type and operation: the webhooks, and the Deployment that serves each."""

@@ -59,6 +59,8 @@ class JobController(Controller):
         """Count, decide, make or remove pods."""
         job = self._caches[JOBS].get(key)
         if job is None or is_deleting(job):
+            if job is not None:
+                await self._patch(job, self._present(job))
             await self._release(self._orphans(key))
             return None
         pods = self._caches[PODS].of_owner(job)
@@ -155,19 +157,22 @@ class JobController(Controller):
         backoff = min(_RETRY_SECONDS * 2.0 ** (failures - 1), _LONGEST_RETRY_SECONDS)
         return failed_at + backoff - self._client.clock.monotonic()
 
-    async def _report(self, job: Document, tally: _PodCounts) -> None:
-        status = job.get("status") or {}
+    def _present(self, job: Document) -> Document:
+        """Return the part of a status that counts pods which have not ended."""
         pods = self._caches[PODS].of_owner(job)
         active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running") and not is_deleting(pod)]
-        is_resumed = is_true(job, "Suspended")
-        change = _amounts(tally) | {
+        return {
             "active": len(active) or None,
             "ready": sum(is_pod_ready(pod) for pod in active),
             "terminating": sum(is_deleting(pod) for pod in pods),
-            "startTime": status.get("startTime") or self._client.timestamp(),
         }
+
+    async def _report(self, job: Document, tally: _PodCounts) -> None:
+        is_resumed = is_true(job, "Suspended")
+        started = (job.get("status") or {}).get("startTime") or self._client.timestamp()
+        change = _amounts(tally) | self._present(job) | {"startTime": started}
         if _is_indexed(job):
-            change["completedIndexes"] = _completed_indexes(pods) or None
+            change["completedIndexes"] = _completed_indexes(self._caches[PODS].of_owner(job)) or None
         if is_resumed:
             change["startTime"] = self._client.timestamp()
             change["conditions"] = self._conditions(job, ("Suspended", False, "JobResumed", "Job resumed"))

@@ -144,6 +144,7 @@ class JobSetController(Controller):
             return None
         if jobs.succeeded and _is_complete(job_set, jobs.succeeded):
             status.set("Completed", True, *_COMPLETED)
+            status.set("RestartingJobSet", False, "JobSetCompleted", _COMPLETED[1])
             status.fields["terminalState"] = "Completed"
             return None
         if subdomain_of(job_set) and self._caches[SERVICES].get(_key(job_set, subdomain_of(job_set))) is None:

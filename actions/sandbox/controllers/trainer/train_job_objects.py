@@ -56,14 +56,13 @@ def job_set_of(train_job: Document, runtime: Document) -> Document:
 
 def snapshot_of(train_job: Document, runtime: Document) -> Document:
     """Return the ConfigMap in which a TrainJob keeps its runtime as it was when the job was made."""
-    metadata = {name: value for name, value in runtime["metadata"].items() if name != "managedFields"}
     return {
         "metadata": {
             "name": f"{train_job['metadata']['name']}-runtime-snapshot",
             "namespace": train_job["metadata"]["namespace"],
             "ownerReferences": [owner_reference(train_job)],
         },
-        "data": {"runtime": yaml.safe_dump({**runtime, "metadata": metadata}, sort_keys=False)},
+        "data": {"runtime": yaml.safe_dump(runtime)},
     }
 
 
@@ -118,7 +117,7 @@ def _fill_trainer(container: Document, train_job: Document, policy: Document, no
     container["env"] = with_variables(container["env"], variables)
     ports = container.setdefault("ports", [])
     if not any(port["containerPort"] == _PORT for port in ports):
-        ports.append({"containerPort": _PORT})
+        ports.append({"containerPort": _PORT, "protocol": "TCP"})
 
 
 def _processes(trainer: Document, container: Document) -> str:

@@ -24,13 +24,13 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
 from actions.sandbox.locate import CREDENTIALS
 from actions.sandbox.terraform.simulation import RootNodeGroup
+from tests.support import polling
 from tests.support.account import services_read_once
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox.controllers.server import FAST, until, whole_cluster
 from tests.unit.terraform.support import needs_terraform
 
 _CLUSTER = "trainium-inferentia"
-_PAUSE_SECONDS = 0.02
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -63,8 +63,10 @@ class Eks:
         return str((await self.ask("describe_nodegroup", nodegroupName=name))["nodegroup"]["status"])
 
     async def until(self, name: str, wanted: str) -> dict[str, Any]:
-        while await self.status(name) != wanted:
-            await asyncio.sleep(_PAUSE_SECONDS)
+        async def is_there() -> bool:
+            return await self.status(name) == wanted
+
+        await polling.until(is_there, f"the node group {name} to be {wanted}")
         found: dict[str, Any] = (await self.ask("describe_nodegroup", nodegroupName=name))["nodegroup"]
         return found
 

@@ -76,6 +76,21 @@ async def test_a_suspended_job_has_no_pods_until_it_is_resumed(tmp_path: Path) -
         await until(client, JOBS, "default/later", lambda one: one is not None and is_true(one, "Complete"))
 
 
+async def test_a_job_that_is_deleted_counts_its_pods_to_the_end(tmp_path: Path) -> None:
+    async with whole_cluster(tmp_path) as client:
+        job = _job("held", "sleep 60")
+        job["metadata"]["finalizers"] = ["example.test/held"]
+        await client.create(JOBS, job)
+
+        def has_active(one: Document | None) -> bool:
+            return bool(((one or {}).get("status") or {}).get("active"))
+
+        await until(client, JOBS, "default/held", has_active)
+        await client.delete(JOBS, "default/held", propagation="Foreground")
+        left = await until(client, JOBS, "default/held", lambda one: not has_active(one))
+        assert "deletionTimestamp" in left["metadata"]
+
+
 async def test_a_crashing_container_backs_off_and_keeps_its_previous_log(tmp_path: Path) -> None:
     async with whole_cluster(tmp_path) as client:
         await client.create(PODS, _pod("crashing", "echo attempt; exit 1"))

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from actions.base.errors import AccessError, ConsoleError
 from actions.sandbox.apiserver.writes.admission import OperatorWebhooks
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
     CLUSTER_RUNTIMES,
+    CONFIG_MAPS,
     DEFINITIONS,
     JOB_SETS,
     JOBS,
@@ -78,7 +80,7 @@ def test_a_train_job_fills_the_template_of_its_runtime() -> None:
     values = {one["name"]: one.get("value") for one in container["env"]}
     assert (spec["parallelism"], spec["completions"], spec["backoffLimit"], replicated["replicas"]) == (2, 2, 0, 1)
     assert (container["command"], container["resources"], container["ports"]) == (
-        ["torchrun"], gpus, [{"containerPort": 29500}],
+        ["torchrun"], gpus, [{"containerPort": 29500, "protocol": "TCP"}],
     )  # fmt: skip
     assert values == {
         "A": "b", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "auto", "PET_NODE_RANK": None,
@@ -172,6 +174,8 @@ async def test_a_train_job_runs_to_its_end(tmp_path: Path) -> None:
         assert sorted(places) == ["0", "1"]
         assert places["1"]["spec"]["hostname"] == "torch-node-0-1"
         assert places["1"]["metadata"]["name"].startswith("torch-node-0-1-")
+        snapshot = await client.read(CONFIG_MAPS, "default/torch-runtime-snapshot") or {}
+        assert yaml.safe_load(snapshot["data"]["runtime"])["spec"] == runtime["spec"]
 
 
 async def test_the_webhooks_fill_in_a_job_set_and_refuse_a_train_job_without_its_runtime(tmp_path: Path) -> None:
@@ -189,6 +193,11 @@ async def test_the_webhooks_fill_in_a_job_set_and_refuse_a_train_job_without_its
         assert (job["completionMode"], job["template"]["spec"]["restartPolicy"]) == ("Indexed", "OnFailure")
         assert made["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
         assert made["spec"]["failurePolicy"]["rules"][0]["name"] == "failurePolicyRule0"
+        marks = {"jobset.sigs.k8s.io/jobset-name": "js"}
+        metadata = {"name": "p", "namespace": "default", "annotations": marks}
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        placed = await client.create(PODS, {"metadata": metadata, "spec": spec}) or {}
+        assert placed["metadata"]["labels"] == {"jobset.sigs.k8s.io/priority": "0"}
         with pytest.raises(ConsoleError, match="specified clusterTrainingRuntime must be created before") as refused:
             await client.create(TRAIN_JOBS, a_train_job())
         assert isinstance(refused.value, AccessError)

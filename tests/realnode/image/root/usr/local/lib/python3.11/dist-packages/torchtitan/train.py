@@ -105,7 +105,7 @@ def main() -> None:
     if rank == 0:
         _say("Sleeping 2 seconds for other ranks to complete")
         time.sleep(2)
-    _say("Training completed")
+        _say("Training completed")
     distributed.destroy_process_group()
     _say("Process group destroyed")
 
