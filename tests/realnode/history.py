@@ -32,8 +32,12 @@ _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
 _OF_A_VERSION = ("managedFields", "resourceVersion")
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
 _NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter")
-_IN_PASSING = re.compile(r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists")
-"""Of events about a moment: of the training operator, which it may miss; of the MPI operator, whose cache is late."""
+_IN_PASSING = re.compile(
+    r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists"
+    r"|(?:\s*job \"[\w-]+\" creation failed with error: jobs\.batch \"[\w-]+\" already exists)+$"
+)
+"""Of events about a moment: of the training operator, which it may miss; of the MPI operator and of JobSet, whose cache
+may be late: they then make again what they have made."""
 _LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")
 """Of a status: behind what it tells of by a moment, or new each time."""
 

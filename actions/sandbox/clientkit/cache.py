@@ -128,8 +128,8 @@ class Caches:
 async def watching(session: KubeSession, kinds: Sequence[Kind], clock: Clock) -> AsyncIterator[Caches]:
     """Keep caches of `kinds`, complete when the context is entered.
 
-    A custom kind is watched from the moment at which its CRD is established; until then it counts as complete and
-    empty.
+    A custom kind is watched from the moment at which its CRD is established and serves its version; until then it
+    counts as complete and empty.
     """
     is_custom = any(kind.is_custom for kind in kinds)
     caches = Caches([*kinds, *([DEFINITIONS] if is_custom and DEFINITIONS not in kinds else [])])
@@ -154,13 +154,14 @@ async def _follow(session: KubeSession, cache: Cache, caches: Caches, clock: Clo
 
 
 async def _established(cache: Cache, definitions: Cache) -> None:
-    """Wait for the CRD of a kind."""
-    group = cache.kind.api_version.partition("/")[0]
+    """Wait for the CRD of a kind. Of another version it is another controller's: a reflector would take that one."""
+    group, _, version = cache.kind.api_version.partition("/")
     name = f"{cache.kind.plural}.{group}"
     found = asyncio.Event()
 
     def look(definition: Document) -> None:
-        if definition["metadata"]["name"] == name and is_true(definition, "Established"):
+        is_it = definition["metadata"]["name"] == name and is_true(definition, "Established")
+        if is_it and any(one["name"] == version and one["served"] for one in definition["spec"]["versions"]):
             found.set()
 
     await definitions.is_synced.wait()

@@ -51,7 +51,7 @@ class ReplicaGroups(msgspec.Struct, frozen=True):
 
     Args:
         name: Its full name in the table of kinds.
-        version: That of its objects, others of which are not its own; empty for any.
+        version: That of its objects; empty for the table's.
         pods: Its pods.
         status: Its status.
         made: The object, with its kind, that is made before the pods; for the owner of a pod, with the owner's name.
@@ -96,7 +96,7 @@ class ReplicaGroupsController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """Make the pods that are missing, or take them away while it is suspended, and write the status."""
         job = self._caches[self._kind].get(key)
-        if job is None or is_deleting(job) or _has_ended(job) or not self._is_ours(job):
+        if job is None or is_deleting(job) or _has_ended(job):
             return None
         wanted = {} if _is_suspended(job) else {pod["metadata"]["name"]: pod for pod in self._groups.pods(job)}
         there = {name: pod for name, pod in self._pods_of(job).items() if not is_deleting(pod)}
@@ -111,9 +111,6 @@ class ReplicaGroupsController(Controller):
         if any(old.get(field) != value for field, value in change.items()):
             await self._client.patch_status(self._kind, job, change)
         return None
-
-    def _is_ours(self, job: Document) -> bool:
-        return not self._groups.version or job["apiVersion"] == self._kind.api_version
 
     def _pods_of(self, job: Document) -> dict[str, Document]:
         named = self._caches[PODS].labelled(**{self._groups.label: job["metadata"]["name"]})
