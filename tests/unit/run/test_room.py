@@ -111,6 +111,12 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             "Workload train waits in queue other that is not there: LocalQueue other doesn't exist.",
         ),
         (a_group(gpus(8), queue="other"), NodesAndQueues([EIGHT]), CheckResult.PASSED, "They fit on 1 node"),
+        (
+            a_group({"memory": "5GB"}),
+            NodesAndQueues([EIGHT]),
+            CheckResult.FAILED,
+            "What its pods request cannot be read: '5GB' is not an amount.",
+        ),
     ],
 )
 def test_what_the_doctor_says_of_room(group: PodSet, cluster: NodesAndQueues, result: CheckResult, said: str) -> None:
