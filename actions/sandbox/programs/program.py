@@ -142,8 +142,6 @@ class ContainerView(msgspec.Struct, frozen=True):
     """The number of EFA interfaces that it was given."""
     instance_type: str = ""
     """The instance type of its node; empty if the node has no such label."""
-    capabilities: tuple[str, ...] = ()
-    """The capabilities that the manifest adds to the runtime's own: `IPC_LOCK`…"""
     restarts: int = 0
     stays: bool = False
     """The pod stays (restart policy Always)."""

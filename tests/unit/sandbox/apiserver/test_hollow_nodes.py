@@ -63,7 +63,7 @@ async def test_one_of_hollow_store_can_be_selected_changed_and_deleted() -> None
         path = "/api/v1/namespaces/hollow/pods/hollow-000004"
         async with client.get(PODS, params={"fieldSelector": "metadata.name=hollow-000004"}) as answer:
             assert [pod["metadata"]["name"] for pod in (await answer.json())["items"]] == ["hollow-000004"]
-        code, changed = await patch(client, path, {"metadata": {"labels": {"a": "b"}}}, kind="merge")
+        code, changed = await patch(client, path, {"metadata": {"labels": {"a": "b"}}})
         assert (code, changed["metadata"]["labels"]["a"]) == (200, "b")
         async with client.get(PODS, params={"labelSelector": "!eksml.dev/hollow"}) as answer:
             assert (await answer.json())["items"] == []
@@ -83,9 +83,7 @@ async def test_a_streamed_list_of_hollow_store_ends_with_its_mark_and_goes_on() 
     async with an_api(store=hollow_store()) as client, client.get(NODES, params=query) as answer:
         lines = [await answer.content.readline() for _ in range(8)]
         assert b"initial-events-end" in lines[-1]
-        await patch(
-            client, NODES + "/ip-100-65-0-1.us-west-2.compute.internal", {"spec": {"unschedulable": True}}, kind="merge"
-        )
+        await patch(client, NODES + "/ip-100-65-0-1.us-west-2.compute.internal", {"spec": {"unschedulable": True}})
         assert b'"type":"MODIFIED"' in await answer.content.readline()
 
 
