@@ -21,7 +21,6 @@ from pathlib import Path
 
 from tests.bench.clusters import measure_clusters
 from tests.bench.logpane import measure_log_pane
-from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
 from tests.bench.many_runs import measure_runs
 from tests.bench.measure import (
@@ -59,7 +58,6 @@ def main() -> int:
         else:
             kind = options.server or best_kind()
             result["log_pane"] = attempt(partial(measure_log_pane, folder))
-            result["log_parts"] = attempt(partial(measure_log_parts, folder / "parts"))
             result["logs"] = attempt(partial(measure_logs, kind, folder))
             result |= _chosen(options, folder)
             for size in options.sizes.split(","):
