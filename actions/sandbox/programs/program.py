@@ -25,15 +25,11 @@ class NeuronLoad(msgspec.Struct, frozen=True):
     """The load of a container's Neuron devices from now on."""
 
     utilisation_percent: float = 0.0
-    """The utilisation of each busy core."""
+    """The utilisation of each core."""
     memory_mib: int = 0
-    """On the device, for each busy core."""
-    cores: int | None = None
-    """The number of the container's cores that are busy, the lowest first; `None` for all."""
+    """On the device, for each core."""
     command: str = ""
     """The command of the process that holds the cores; empty if none does."""
-    uncorrected_errors: int = 0
-    """Errors in the memory of the first device since the process began."""
 
 
 Load = GpuLoad | NeuronLoad
