@@ -74,6 +74,18 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             " being added.",
         ),
         (
+            a_group(gpus(8) | {"memory": "3000Gi"}),
+            NodesAndQueues([M5, EIGHT]),
+            CheckResult.FAILED,
+            "No node fits train: 2 Insufficient memory, 1 Insufficient nvidia.com/gpu.",
+        ),
+        (
+            a_group(gpus(8) | {"hugepages-2Mi": "32Gi"}),
+            NodesAndQueues([M5, EIGHT]),
+            CheckResult.FAILED,
+            "No node has the hugepages free that the pod asks for; EFA exchanges memory through them.",
+        ),
+        (
             a_group(gpus(8)),
             NodesAndQueues([M5], adds_groups=True),
             CheckResult.UNKNOWN,
