@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -251,7 +251,7 @@ def kueue_refusal(groups: Sequence[PodSet], local: Mapping[str, Document], clust
     if cluster is None:
         return ""
     quotas = _quotas_of(cluster)
-    before = Counter[str]()
+    before = defaultdict[str, float](float)
     for group in groups:
         for name, amount in requests_of(group.pod).items():
             why = f"couldn't assign flavors to pod set {group.name}: "

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from actions.base.clock import SystemClock
+from actions.base.errors import UnreachableError
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -27,7 +28,7 @@ from actions.sandbox.clientkit.kinds import (
 )
 from actions.sandbox.controllers.ray.ray_cluster import KUBERAY, RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
-from actions.sandbox.controllers.ray.submission import DashboardAddress, JobInfo, UnknownJob
+from actions.sandbox.controllers.ray.submission import Dashboard, DashboardAddress, JobInfo, UnknownJob
 from tests.support import polling
 from tests.unit.sandbox.controllers.server import (
     apply_all,
@@ -90,7 +91,7 @@ class NotingController(RayClusterController):
 
 @asynccontextmanager
 async def operated(
-    folder: Path, *, has_volcano: bool = True, looked_at: list[str] | None = None
+    folder: Path, *, has_volcano: bool = True, looked_at: list[str] | None = None, dashboard: Dashboard | None = None
 ) -> AsyncIterator[ApiClient]:
     """The API with our RayCluster controller, which notes what it has looked at, and nobody else."""
     async with bare_api(folder) as client:
@@ -102,7 +103,7 @@ async def operated(
         async with watching(client.session, _KINDS, SystemClock()) as caches:
             controllers = (
                 NotingController(client, caches, [] if looked_at is None else looked_at),
-                RayJobController(client, caches, EmptyDashboard()),
+                RayJobController(client, caches, dashboard or EmptyDashboard()),
             )
             tasks = [asyncio.create_task(controller.run()) for controller in controllers]
             try:
@@ -186,6 +187,24 @@ async def test_a_running_job_that_is_suspended_forgets_its_submission_and_begins
         again = (await until(client, RAY_JOBS, "default/rj", phase("Initializing")))["status"]
         assert again["jobId"] != before["jobId"]
         assert again["rayClusterName"] != before["rayClusterName"]
+
+
+async def test_a_job_whose_head_has_no_dashboard_ends_as_its_submitter_does(tmp_path: Path) -> None:
+    class NoDashboard(EmptyDashboard):
+        async def job(self, address: DashboardAddress, job_id: str) -> JobInfo:
+            raise UnreachableError(f"The dashboard of {address.cluster} does not answer.")
+
+    async with operated(tmp_path, dashboard=NoDashboard()) as client:
+        spec = {"entrypoint": "python3 x.py", "rayClusterSpec": a_cluster()["spec"]}
+        await client.create(RAY_JOBS, {"metadata": {"name": "rj", "namespace": "default"}, "spec": spec})
+        await three_pods(client)
+        await run_all(client)
+        submitter = await until(client, JOBS, "default/rj", lambda job: job is not None)
+        await client.patch_status(JOBS, submitter, {"conditions": [{"type": "Complete", "status": "True"}]})
+        job = await until(
+            client, RAY_JOBS, "default/rj", lambda job: "Complete" in ((job or {}).get("status") or {}).values()
+        )
+        assert job["status"]["jobStatus"] == "SUCCEEDED"
 
 
 async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: Path) -> None:
