@@ -303,6 +303,8 @@ class _Draft:
                 pods = f"{stage},ray.io/node-type=head"
                 if mode == "K8sJobMode":
                     pods = f"batch.kubernetes.io/job-name={self._name}"
+                else:
+                    self._remarks.append(f"The embedded cluster does not play the submissionMode {mode}.")
                 container = "ray-job-submitter" if mode == "SidecarMode" else ""
         is_first = container == main.role.spec["containers"][0].get("name")
         watch: Manifest = {"logs": _filled({"pods": pods, "container": "" if is_first else container})}
