@@ -33,11 +33,12 @@ _OF_A_VERSION = ("managedFields", "resourceVersion")
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
 _NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter")
 _IN_PASSING = re.compile(
-    r"Error pod |worker pod created failed: pods \"[\w-]+\" already exists"
-    r"|(?:\s*job \"[\w-]+\" creation failed with error: jobs\.batch \"[\w-]+\" already exists)+$"
+    r"Error pod "
+    r"|(?:[^\n]*(?:\"[\w-]+\" already exists|failed calling webhook [^\n]*|the object has been modified[^\n]*)"
+    r"(?:\n|$))+$"
 )
-"""Of events about a moment: of the training operator, which it may miss; of the MPI operator and of JobSet, whose cache
-may be late: they then make again what they have made."""
+"""Of events about a moment: of the training operator, which it may miss; of all lines, each about what was made before,
+about a webhook that is starting, or about an object that another has written in between. What failed is done again."""
 _LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")
 """Of a status: behind what it tells of by a moment, or new each time."""
 

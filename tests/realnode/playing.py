@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,18 +155,19 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
     namespace = f"operator-{job.name}"
     await client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": _AS_WRITTEN}})
     try:
+        await until(lambda: _takes_pods(client, namespace), "the service account", deadline_seconds=_LONGEST_SECONDS)
         async with watching(client.session, _FOLLOWED, client.clock) as caches:
             stage = _Stage(namespace)
             for kind in _FOLLOWED:
                 stage.follow(caches[kind])
             for manifest in copy.deepcopy(list(job.manifests)):
                 manifest["metadata"]["namespace"] = namespace
-                await _create(client, manifest)
+                await _sent(partial(client.create, kind_named(manifest["kind"]), manifest))
             last = job.manifests[-1]
             for change in job.changes:
                 await stage.until(change.when, job.name)
                 name = f"{namespace}/{last['metadata']['name']}"
-                await client.patch(kind_named(last["kind"]), name, change.patch)
+                await _sent(partial(client.patch, kind_named(last["kind"]), name, change.patch))
             await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
             return sorted(stage.changes, key=lambda change: change.version)
     finally:
@@ -173,17 +175,23 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
         await _gone(client, namespace)
 
 
-async def _create(client: ApiClient, manifest: Document) -> None:
-    """Create an object once the webhooks that look at it answer: a ready operator's may not be reached yet."""
+async def _takes_pods(client: ApiClient, namespace: str) -> bool:
+    """Return whether pods can be made: whoever makes one before that says so in an event. A sandbox has no accounts."""
+    ours, other = [await client.read(SERVICE_ACCOUNTS, f"{one}/default") for one in (namespace, "kube-system")]
+    return ours is not None or other is None
 
-    async def is_created() -> bool:
+
+async def _sent(request: Callable[[], Awaitable[object]]) -> None:
+    """Make a request once the webhooks that look at it answer: a ready operator's may not be reached yet."""
+
+    async def is_answered() -> bool:
         try:
-            await client.create(kind_named(manifest["kind"]), manifest)
+            await request()
         except ApiUnavailableError:
             return False
         return True
 
-    await until(is_created, f"the {manifest['kind']}", deadline_seconds=_LONGEST_SECONDS)
+    await until(is_answered, "the answer of a webhook", deadline_seconds=_LONGEST_SECONDS)
 
 
 class _Stage:

@@ -55,7 +55,7 @@ _RENDERED_BY = {
     b"{{": "Render it first: helm template CHART | eksml-tui blueprints new ID --from -",
     b"kind: Kustomization": "Build it first: kustomize build FOLDER | eksml-tui blueprints new ID --from -",
 }
-"""What to do about files that are not YAML, or not of Kubernetes, by what is in them."""
+"""The remedy for files that are not YAML, or not of Kubernetes, by what is in them."""
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
     "mpijobs.kubeflow.org": ("mpi-operator",),

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from actions.base.clock import SystemClock
 from actions.base.errors import UnreachableError
 from actions.sandbox.clientkit.cache import Caches, watching
@@ -227,11 +225,3 @@ async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: P
         await client.delete(RAY_JOBS, "default/data")
         await until(client, RAY_JOBS, "default/data", lambda found: found is None)
         await until(client, JOBS, "default/data", lambda found: found is None)
-
-
-def test_the_mirrors_manifest_is_whole() -> None:
-    kinds = {document["kind"] for document in mirrored("kuberay/1.1.1")}
-    assert {"CustomResourceDefinition", "Deployment", "ClusterRole", "ServiceAccount"} <= kinds
-    (deployment,) = [one for one in mirrored("kuberay/1.1.1") if one["kind"] == "Deployment"]
-    assert "--enable-batch-scheduler" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert yaml.safe_dump(deployment)
