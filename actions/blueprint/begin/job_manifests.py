@@ -167,7 +167,7 @@ _RUNTIME = {
         },
     }]}},
 }  # fmt: skip
-_MODES = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+_MODES: Manifest = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 _CONTENTS: dict[str, Manifest] = {
     "PersistentVolumeClaim": {"spec": {**_MODES, "resources": {"requests": {"storage": "1Gi"}}}},
     "PriorityClass": {"value": 0},
@@ -190,11 +190,16 @@ def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
     return list(found.values())
 
 
-def stand_in_volumes(needed: Sequence[Manifest]) -> list[Manifest]:
-    """Return a volume for each claim among stand-ins, which no driver would make."""
-    claims = (each["metadata"]["name"] for each in needed if each["kind"] == "PersistentVolumeClaim")
-    spec = {**_MODES, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt/stand-in"}}
-    return [_stand_in("PersistentVolume", f"stand-in-{name}") | {"spec": spec} for name in claims]
+def stand_in_volumes(objects: Sequence[Manifest]) -> list[Manifest]:
+    """Return a volume for each claim, which no driver would make; none beside volumes."""
+    found = []
+    for claim in (each for each in objects if each["kind"] == "PersistentVolumeClaim"):
+        name = at(claim, ("spec", "volumeName")) or f"stand-in-{claim['metadata']['name']}"
+        spec = {field: at(claim, ("spec", field)) or default for field, default in _MODES.items()}
+        capacity = at(claim, ("spec", "resources", "requests")) or {"storage": "1Gi"}
+        spec |= {"capacity": capacity, "hostPath": {"path": "/mnt/stand-in"}}
+        found.append(_stand_in("PersistentVolume", name) | {"spec": spec})
+    return [] if any(each["kind"] == "PersistentVolume" for each in objects) else found
 
 
 def _stand_in(kind: str, name: str) -> Manifest:
