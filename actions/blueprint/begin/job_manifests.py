@@ -167,6 +167,8 @@ _RUNTIME = {
         },
     }]}},
 }  # fmt: skip
+_DEFAULT_CLASS = "gp3"
+"""The class that the embedded cluster gives claims without one."""
 _MODES: Manifest = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 _CONTENTS: dict[str, Manifest] = {
     "PersistentVolumeClaim": {"spec": {**_MODES, "resources": {"requests": {"storage": "1Gi"}}}},
@@ -195,7 +197,9 @@ def stand_in_volumes(objects: Sequence[Manifest]) -> list[Manifest]:
     found = []
     for claim in (each for each in objects if each["kind"] == "PersistentVolumeClaim"):
         name = at(claim, ("spec", "volumeName")) or f"stand-in-{claim['metadata']['name']}"
-        spec = {field: at(claim, ("spec", field)) or default for field, default in _MODES.items()}
+        written = {field: at(claim, ("spec", field)) for field in _MODES}
+        spec = {**_MODES, "storageClassName": _DEFAULT_CLASS}
+        spec |= {field: value for field, value in written.items() if value is not None}
         capacity = at(claim, ("spec", "resources", "requests")) or {"storage": "1Gi"}
         spec |= {"capacity": capacity, "hostPath": {"path": "/mnt/stand-in"}}
         found.append(_stand_in("PersistentVolume", name) | {"spec": spec})
