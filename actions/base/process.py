@@ -174,19 +174,11 @@ def wait_for_end(identity: ProcessIdentity, *, seconds: float) -> bool:
 
 def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
     """Run a short program without a loop. Returns its output, `None` if it does not end well within `seconds`."""
+    session = {name: os.environ[name] for name in _OF_THE_SESSION if name in os.environ}
     try:
-        done = subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
-            env=allowed_environment({name: os.environ[name] for name in _OF_THE_SESSION if name in os.environ}),
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return run_tool_now(argv, deadline_seconds=seconds, extra_environment=session).decode(errors="replace")
+    except (ToolError, UnreachableError):
         return None
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
 async def run_in_terminal(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
@@ -352,19 +344,10 @@ def run_tool_now(
     stdin: bytes | None = None,
     look: Callable[[int], object] = lambda _: None,
 ) -> bytes:
-    """Run a short program to its end, as `run_tool` does, without a loop. Blocks the calling thread.
+    """Run a short program to its end as `run_tool` does, with its arguments and errors. Blocks the calling thread.
 
     Args:
-        argv: The program and its arguments.
-        deadline_seconds: Then it is ended.
-        directory: Where it runs; ours by default.
-        extra_environment: See `allowed_environment`.
-        stdin: What it reads; `None` for nothing.
         look: Called twice a second with the bytes that it has written so far; an error of it ends the program.
-
-    Raises:
-        ToolError: It could not be started, or ended with another code than 0.
-        UnreachableError: It did not end in time; its whole process group was ended.
     """
     environment = allowed_environment(extra_environment)
     until = time.monotonic() + deadline_seconds
@@ -401,7 +384,6 @@ async def stream_tool(
     *,
     on_line: Callable[[str], None],
     deadline_seconds: float,
-    directory: Path | None = None,
     extra_environment: Mapping[str, str] | None = None,
 ) -> None:
     """Run a long program to its end, and hand on what it writes, line by line. Cancelled, it is ended with its group.
@@ -410,14 +392,13 @@ async def stream_tool(
         argv: The program and its arguments.
         on_line: Gets each line of stdout and stderr, in order, without its newline. Must be quick.
         deadline_seconds: For all of it.
-        directory: Where it runs; ours by default.
         extra_environment: See `allowed_environment`.
 
     Raises:
         ToolError: It could not be started, or ended with another code than 0.
         UnreachableError: It did not end in time.
     """
-    child = await _started(argv, stderr=asyncio.subprocess.STDOUT, directory=directory, environment=extra_environment)
+    child = await _started(argv, stderr=asyncio.subprocess.STDOUT, environment=extra_environment)
     tail: deque[str] = deque(maxlen=_REMEMBERED_LINES)
     try:
         async with asyncio.timeout(deadline_seconds):
@@ -439,8 +420,8 @@ async def _started(
     argv: Sequence[str],
     *,
     stderr: int,
-    directory: Path | None,
     environment: Mapping[str, str] | None,
+    directory: Path | None = None,
     stdin: int = asyncio.subprocess.DEVNULL,
 ) -> asyncio.subprocess.Process:
     """A program in a session of its own, whose stdout is a pipe. `stdin` and `stderr` as asyncio takes them."""

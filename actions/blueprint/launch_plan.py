@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -39,6 +40,8 @@ from actions.fleet.placement import requests_of
 from actions.fleet.prices import PriceBook
 from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range, parse_quantity
 
+_DEVICES = ("nvidia.com/", "aws.amazon.com/neuron", "amd.com/gpu")
+"""Beginnings of the resources of accelerators, and of parts of them."""
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
@@ -58,6 +61,20 @@ def nodes_for(manifests: Iterable[Manifest], instances: InstanceTable) -> Mappin
             elif name:
                 nodes[name] += count
     return nodes
+
+
+def devices_for(manifests: Iterable[Manifest]) -> Mapping[str, int]:
+    """Accelerators by resource, of the pods that name no instance type."""
+    devices: Counter[str] = Counter()
+    for manifest in manifests:
+        for count, _, template in counted_templates(manifest):
+            spec = template.get("spec") or {}
+            with suppress(ValueError):  # an amount is an output of an earlier stage
+                asked = {} if _instance_type(spec) else requests_of({"spec": spec})
+                devices.update(
+                    {name: int(amount) * count for name, amount in asked.items() if name.startswith(_DEVICES)}
+                )
+    return devices
 
 
 def counted_templates(manifest: Manifest) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
@@ -257,7 +274,7 @@ class _Planning:
         preview = placeholders_of(stage)
         manifests = [] if skip_reason else own_objects(self.blueprint, stage, self._binding, preview)
         for_pods = Counter(nodes_for(manifests, self._instances))
-        rates = () if skip_reason else tuple(self._rates(stage, for_pods))
+        rates = () if skip_reason else tuple(self._rates(stage, for_pods, devices_for(manifests)))
         known = [rate.usd_per_hour for rate in rates if rate.usd_per_hour is not None]
         hourly = sum(known, Decimal(0)) if known or not rates else None
         expected = expectation_of(self._original, stage, self._binding, self._instances)
@@ -303,16 +320,18 @@ class _Planning:
     def _held_nodes(self, stage: AnyStage) -> Mapping[str, int]:
         return held_nodes((self.blueprint.holdings[name] for name in self._held(stage)), self._binding)
 
-    def _rates(self, stage: AnyStage, for_pods: Counter[str]) -> Iterator[Rate]:
+    def _rates(self, stage: AnyStage, for_pods: Counter[str], devices: Mapping[str, int]) -> Iterator[Rate]:
         """Yield the rates of held nodes, of more nodes that its pods need, and of everything else that is held."""
         if self._binding.existing_cluster:  # all of them are its pods', and none is made by a stage
-            yield from node_rates(Counter(self._held_nodes(stage)) | for_pods, self._markets, self._tariff)
+            nodes = Counter(self._held_nodes(stage)) | for_pods
+            yield from node_rates(nodes, self._markets, self._tariff)
+            names = () if nodes else (f"the nodes of {count} × {name}" for name, count in devices.items())
+            yield from (Rate(name=name, usd_per_hour=None) for name in names)
             return
         held = {name: self.blueprint.holdings[name] for name in self._held(stage)}
         for name, holding in held.items():
             if holding.kind is HoldingKind.NODES:
-                nodes = held_nodes((holding,), self._binding)
-                yield from node_rates(nodes, self._markets, self._tariff, holding=name)
+                yield from node_rates(held_nodes((holding,), self._binding), self._markets, self._tariff, holding=name)
         more = for_pods - Counter(self._held_nodes(stage))  # pods fill held nodes
         yield from node_rates(more, self._markets, self._tariff)
         yield from holding_rates(held, self._binding, self._tariff)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import AccessError, MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef, pods_of_job
 from actions.cluster.kinds import find_kind, watched_names
@@ -17,7 +17,9 @@ from actions.cluster.logs.batch import LogBatch, batches_of
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch_object
+from actions.cluster.state.cluster_state import source_name
 from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.watch.health import Health
 from actions.fleet.facts import JobReport
 
 LOOK_SECONDS = 0.5
@@ -85,7 +87,7 @@ class JobWatch:
         Raises:
             MissingError: There is no such job.
             RefusedError: It is of a kind that cannot be watched.
-            AccessError: The job or a log may not be read.
+            AccessError: The job or a log may not be read, or its end not seen.
         """
         await self.require()
         tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -137,10 +139,26 @@ class JobWatch:
             for task in tasks.values():
                 if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                     raise error
+            if all(task.done() for task in tasks.values()):
+                self._require_seen(snapshot)
             is_late = self._clock.monotonic() - ended_at > LAST_LINES_SECONDS
             if end is not None and (is_late or all(task.done() for task in tasks.values())):
                 return end
             await self._clock.sleep(LOOK_SECONDS)
+
+    def _require_seen(self, snapshot: ClusterSnapshot | None) -> None:
+        """Check that the end of the job would be seen.
+
+        Raises:
+            AccessError: Jobs of its kind may not be listed and watched, and there is no log to follow.
+        """
+        row = find_kind(self.job.kind)
+        if snapshot is None or row is None or self.job.key in snapshot.workloads:
+            return
+        kind, pods = (snapshot.health.get(name) for name in (source_name(row), "pods"))
+        is_read = pods is not None and pods.state is Health.LIVE
+        if is_read and kind is not None and kind.state in (Health.FORBIDDEN, Health.UNAUTHORIZED):
+            raise AccessError(kind.detail, hint="Without it the end of the job is not seen.")
 
     def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
         members = pods_of_job(self.job, snapshot.pods, snapshot.workloads)

@@ -8,7 +8,9 @@ check or by pods that were not ready in time; `apis/visibility`: the positions t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -26,12 +28,14 @@ from actions.cluster.watch.served import served_groups
 _SYSTEMS = {"Kueue": "kueue.x-k8s.io", "Volcano": "scheduling.volcano.sh"}
 """The groups of their kinds."""
 _PRIORITIES = kind_of("PriorityClass")
+_WORK = ("Workload", "PodGroup")
 _REQUEUED_LATER = ("PodsReadyTimeout", "AdmissionCheck")
-_VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{}/pendingworkloads"
+_VISIBILITY = "/apis/visibility.kueue.x-k8s.io/{}/{}/{}/pendingworkloads"
 BY_KUEUE, COMPUTED = "Kueue's own order", "by priority, then age"
+OF_NAMESPACE = f"{COMPUTED}, of what may be seen"
 
-Positions = Mapping[str, list[str]]
-"""The keys of pending workloads in Kueue's own order, by ClusterQueue."""
+Positions = Mapping[str, int]
+"""The places of pending workloads in their ClusterQueues as Kueue itself gives them, from 1 on, by their keys."""
 
 
 class QueueShare(msgspec.Struct, frozen=True):
@@ -63,9 +67,9 @@ class QueuedWork(msgspec.Struct, frozen=True):
     created_at: str
     order_at: str
     position: int = 0
-    """In its queue, from 1 on; 0 for what does not wait."""
+    """In its queue, from 1 on; 0 for what does not wait, or in a queue that is not known."""
     ahead: tuple[str, ...] = ()
-    """The keys of the work before it."""
+    """The keys of the work before it, as far as it may be seen."""
 
     @property
     def key(self) -> str:
@@ -89,7 +93,7 @@ class WorkQueue(msgspec.Struct, frozen=True):
     state: str = "not seen"
     """`Active` or `Open`, or why it admits nothing."""
     order: str = COMPUTED
-    """Whence the order of what waits is known: `BY_KUEUE` or `COMPUTED`."""
+    """Whence the order of what waits is known: `BY_KUEUE`, `COMPUTED`, or `OF_NAMESPACE` of a part of it."""
     shares: tuple[QueueShare, ...] = ()
     work: tuple[QueuedWork, ...] = ()
 
@@ -115,56 +119,59 @@ class QueueList(msgspec.Struct, frozen=True):
         ]
 
 
-def queues_of(documents: Iterable[Object], positions: Positions) -> tuple[WorkQueue, ...]:
+def queues_of(documents: Iterable[Object], positions: Positions, *, is_part: bool = False) -> tuple[WorkQueue, ...]:
     """Return the queues, by system and name. A ClusterQueue that may not be seen is one by what is in it.
 
     Args:
         documents: ClusterQueues, Cohorts, LocalQueues and Workloads of Kueue, Queues and PodGroups of Volcano, and
             PriorityClasses, in any order.
         positions: What Kueue itself has told of its order.
+        is_part: There may be work in other namespaces that is not seen.
     """
     by_kind: dict[str, list[Object]] = {}
     for document in documents:
         by_kind.setdefault(name_of_kind(document), []).append(document)
     local = {_key(one): str(spec_of(one).get("clusterQueue") or "") for one in by_kind.get("LocalQueue", ())}
     parents = {_name(one): _parent(one) for kind in ("Cohort", "ClusterQueue") for one in by_kind.get(kind, ())}
+    order = OF_NAMESPACE if is_part else COMPUTED
     priorities = {_name(one): int(one.get("value") or 0) for one in by_kind.get("PriorityClass", ())}
     work = [found for one in by_kind.get("Workload", ()) if (found := _workload(one, local)) is not None]
     gangs = [found for one in by_kind.get("PodGroup", ()) if (found := _gang(one, priorities)) is not None]
     cluster = {_name(one): one for one in by_kind.get("ClusterQueue", ())}
     queues = [
-        _queue(WorkQueue("Kueue", name, _above(name, parents)), cluster.get(name), work, positions.get(name))
+        _queue(WorkQueue("Kueue", name, _above(name, parents), order=order), cluster.get(name), work, positions)
         for name in {*cluster, *(one.queue for one in work)}
     ]
     volcano = {_name(one): one for one in by_kind.get("Queue", ())}
+    parents = {name: _parent(one) for name, one in volcano.items()}
     queues += [
-        _queue(WorkQueue("Volcano", name, _parent(volcano.get(name, {}))), volcano.get(name), gangs, None)
+        _queue(WorkQueue("Volcano", name, _above(name, parents), order=order), volcano.get(name), gangs, {})
         for name in {*volcano, *(one.queue for one in gangs)}
     ]
     return tuple(sorted(queues, key=lambda queue: (queue.program, queue.name)))
 
 
-def _queue(
-    queue: WorkQueue, document: Object | None, work: Iterable[QueuedWork], told: Sequence[str] | None
-) -> WorkQueue:
+def _queue(queue: WorkQueue, document: Object | None, work: Iterable[QueuedWork], told: Positions) -> WorkQueue:
     """Return a queue with its state, its quota and its own part of the work, in order.
 
     Args:
         queue: Its names.
         document: The queue; `None` if it may not be seen.
         work: That of all queues of its system.
-        told: What waits, in the order of Kueue itself, if that is known.
+        told: The places that Kueue itself gives.
     """
     mine = [one for one in work if one.queue == queue.name]
     held = sorted((one for one in mine if one.state in ("admitted", "checked")), key=_by_priority)
     waiting = sorted((one for one in mine if one.state == "pending"), key=_by_priority)
-    if told is not None:
-        places = {key: place for place, key in enumerate(told)}
-        waiting.sort(key=lambda one: places.get(one.key, len(places)))
-    keys = tuple(one.key for one in waiting)
-    ordered = (replace(one, position=at + 1, ahead=keys[:at]) for at, one in enumerate(waiting))
+    is_told = any(one.key in told for one in waiting)
+    last = max((told.get(one.key, 0) for one in waiting), default=0)
+    waiting.sort(key=lambda one: told.get(one.key, last + 1))
+    rest = itertools.count(last + 1)
+    places = [told.get(one.key) or next(rest) for one in waiting] if queue.name else [0] * len(waiting)
+    keys = tuple(one.key for one in waiting) if queue.name else ()
+    ordered = (replace(one, position=places[at], ahead=keys[:at]) for at, one in enumerate(waiting))
     idle = (one for one in mine if one.state == "inactive")
-    found = replace(queue, order=BY_KUEUE if told is not None else COMPUTED, work=(*held, *ordered, *idle))
+    found = replace(queue, order=BY_KUEUE if is_told else queue.order, work=(*held, *ordered, *idle))
     if document is None:
         return found
     state, shares = _state_and_shares(queue.program, document)
@@ -206,8 +213,9 @@ def _workload(document: Object, local: Mapping[str, str]) -> QueuedWork | None:
         state = "inactive"
     evicted, why = condition_of(document, "Evicted"), condition_of(document, "QuotaReserved")
     preempted = condition_of(document, "Preempted") if _is_true(document, "Preempted") else evicted
-    reasons = [_words(why)] if state == "pending" else []
+    reasons = [_words(why)] if state == "pending" else _unready(status) if state == "checked" else []
     if state != "admitted" and preempted is not None and preempted.get("status") == "True":
+        reasons = [reason for reason in reasons if reason != _words(preempted)]
         reasons.append(f"{preempted.get('type')}: {_words(preempted)}")
     is_later = evicted is not None and evicted.get("status") == "True" and evicted.get("reason") in _REQUEUED_LATER
     queue = str((status.get("admission") or {}).get("clusterQueue") or "")
@@ -223,19 +231,27 @@ def _workload(document: Object, local: Mapping[str, str]) -> QueuedWork | None:
     )
 
 
+def _unready(status: Object) -> list[str]:
+    """Return the admission checks of a workload that are not ready: `provision: Pending: no capacity`."""
+    checks = [one for one in status.get("admissionChecks") or () if one.get("state") != "Ready"]
+    return [
+        one_line(": ".join(str(one[part]) for part in ("name", "state", "message") if one.get(part))) for one in checks
+    ]
+
+
 def _gang(document: Object, priorities: Mapping[str, int]) -> QueuedWork | None:
     """Read a PodGroup; `None` for one that has ended."""
     spec, phase = spec_of(document), str(_status(document).get("phase") or "Pending")
     if phase == "Completed":
         return None
     waits = condition_of(document, "Unschedulable") if _is_true(document, "Unschedulable") else None
-    is_held = phase == "Running"
+    is_held = phase in ("Running", "Unknown")  # some of its pods run, others have no place
     return _work(
         document,
         queue=_text(spec.get("queue")) or "default",
         local_queue="",
         state="admitted" if is_held else "pending",
-        reason="" if is_held else _words(waits) or phase,
+        reason="" if phase == "Running" else _words(waits) or phase,
         priority=priorities.get(str(spec.get("priorityClassName") or ""), 0),
         order_at="",
     )
@@ -311,10 +327,11 @@ def _key(document: Object) -> str:
     return f"{_namespace(document)}/{_name(document)}"
 
 
-async def fetch_queues(session: KubeSession, namespace: str = "") -> QueueList:
-    """Ask the cluster for its queues, and for what is in them in a namespace or in all.
+async def fetch_queues(session: KubeSession, namespace: str) -> QueueList:
+    """Ask the cluster for its queues, and for all that is in them.
 
-    What is not installed or may not be listed is a sentence of the answer.
+    Where that may not be listed, for what is in them in one namespace. What is not installed or may not be listed is a
+    sentence of the answer.
 
     Raises:
         UnreachableError: The cluster does not answer.
@@ -322,44 +339,53 @@ async def fetch_queues(session: KubeSession, namespace: str = "") -> QueueList:
     discovery = Discovery(session)
     remarks: list[str] = []
     documents: list[Object] = []
+    is_part = False
     groups = await served_groups(session)
     for system, group in _SYSTEMS.items():
         kinds = [row for row in KINDS if row.group == group and (groups is None or group in groups)]
-        answers = await asyncio.gather(*(_listed(session, discovery, kind, namespace) for kind in kinds))
+        answers = await asyncio.gather(*(_listed(session, discovery, kind) for kind in kinds))
         if all(answer is None for answer in answers):
             remarks.append(f"{system} is not installed here.")
             continue
+        own = [at for at, kind in enumerate(kinds) if kind.is_namespaced and isinstance(answers[at], AccessError)]
+        for at, answer in zip(
+            own, await asyncio.gather(*(_listed(session, discovery, kinds[at], namespace) for at in own)), strict=True
+        ):
+            answers[at] = answer
+            is_part = is_part or kinds[at].kind in _WORK
         refused = [kind.plural for kind, answer in zip(kinds, answers, strict=True) if isinstance(answer, AccessError)]
         if refused:
             remarks.append(f"You may not list {listed(refused, len(refused))} of {system}: they are not shown.")
         documents += [one for answer in answers if isinstance(answer, list) for one in answer]
-    classes = await _listed(session, discovery, _PRIORITIES, "") if documents else None
+    if is_part:
+        remarks.append(f"You may not list the work of all namespaces: that of {namespace} is shown.")
+    classes = await _listed(session, discovery, _PRIORITIES) if documents else None
     documents += classes if isinstance(classes, list) else []
-    names = [_name(one) for one in documents if name_of_kind(one) == "ClusterQueue"]
-    positions = await asyncio.gather(*(_order_of(session, name) for name in names))
-    known = {name: found for name, found in zip(names, positions, strict=True) if found is not None}
-    return QueueList(queues_of(documents, known), tuple(remarks))
+    of = "LocalQueue" if is_part else "ClusterQueue"
+    asked = [_order_of(session, one) for one in documents if name_of_kind(one) == of]
+    positions = {key: place for found in await asyncio.gather(*asked) for key, place in found.items()}
+    return QueueList(queues_of(documents, positions, is_part=is_part), tuple(remarks))
 
 
 async def _listed(
-    session: KubeSession, discovery: Discovery, kind: KubeKind, namespace: str
+    session: KubeSession, discovery: Discovery, kind: KubeKind, namespace: str = ""
 ) -> list[Object] | AccessError | None:
     """Return the objects of a kind; the refusal, or `None` if the cluster does not have it."""
-    scope = namespace if kind.is_namespaced else ""
     try:
-        return [*await list_objects(session, discovery, kind.api_version, kind.kind, namespace=scope)]
+        return [*await list_objects(session, discovery, kind.api_version, kind.kind, namespace=namespace)]
     except AccessError as error:
         return error
     except MissingError:
         return None
 
 
-async def _order_of(session: KubeSession, queue: str) -> list[str] | None:
-    """Return the keys of what waits in a ClusterQueue as Kueue gives them; `None` where it does not."""
-    try:
-        answer = await session.get(_VISIBILITY.format(segment(queue)))
-    except ConsoleError:
-        return None
+async def _order_of(session: KubeSession, queue: Object) -> dict[str, int]:
+    """Return the places of what waits in a ClusterQueue or LocalQueue as Kueue gives them; none where it does not."""
+    scope = f"namespaces/{segment(_namespace(queue))}/localqueues" if _namespace(queue) else "clusterqueues"
+    answer: Object = {}
+    for version in ("v1beta2", "v1beta1"):
+        with contextlib.suppress(ConsoleError):
+            answer = await session.get(_VISIBILITY.format(version, scope, segment(_name(queue))))
+            break
     items = [one for one in answer.get("items") or () if isinstance(one, dict)]
-    items.sort(key=lambda one: int(one.get("positionInClusterQueue") or 0))
-    return [_key(one) for one in items]
+    return {_key(one): int(one.get("positionInClusterQueue") or 0) + 1 for one in items}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -42,6 +42,10 @@ class PodSet(msgspec.Struct, frozen=True):
     """So many have to run at once."""
     queue: str = ""
     """The LocalQueue of Kueue that admits them; empty for none."""
+    admitted: int = 1
+    """So many does it admit at once, or none."""
+    job: str = ""
+    """The object that asks for them, `Kind/name`."""
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -230,35 +234,64 @@ def _affinity_terms(spec: Document) -> Iterator[Document]:
         yield from (one["podAffinityTerm"] for one in weighted)
 
 
-def kueue_refusal(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
-    """Return why Kueue can never admit a group, in its words; empty if it may, or that is not known.
+def kueue_refusal(groups: Sequence[PodSet], local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
+    """Return why Kueue can never admit an object, in its words; empty if it may, or that is not known.
 
     Args:
-        group: With a queue.
+        groups: All pods of the object, with a queue.
         local: LocalQueues of its namespace by name.
         clusters: ClusterQueues by name; empty if they may not be read.
 
     Source: messages of Kueue's flavor assigner and queue manager (v0.17).
     """
-    queue = local.get(group.queue)
+    queue = local.get(groups[0].queue)
     if queue is None:
-        return f"LocalQueue {group.queue} doesn't exist"
+        return f"LocalQueue {groups[0].queue} doesn't exist"
     cluster = clusters.get(str(queue["spec"].get("clusterQueue")))
     if cluster is None:
         return ""
-    most: dict[str, tuple[float, str]] = {}
+    quotas = _quotas_of(cluster)
+    before = defaultdict[str, float](float)
+    for group in groups:
+        for name, amount in requests_of(group.pod).items():
+            why = f"couldn't assign flavors to pod set {group.name}: "
+            asked, found = amount * group.admitted, quotas.get(name)
+            if found is None:  # Kueue may be told to leave out others
+                if name in ACCELERATORS and asked:
+                    return f"{why}resource {name} unavailable in ClusterQueue"
+                continue
+            most, flavor = max(found)
+            for others, limit in ((0.0, most), (before[name], sum(quota for quota, _ in found))):
+                if others + asked > limit + _TINY:
+                    pods = f"previously considered podsets requests ({others:g}) + current podset " if others else ""
+                    return (
+                        f"{why}insufficient quota for {name} in flavor {flavor}, {pods}request > maximum capacity"
+                        f" ({asked:g} > {limit:g})"
+                    )
+            before[name] += asked
+    return ""
+
+
+def kueue_pause(group: PodSet, local: Mapping[str, Document], clusters: Mapping[str, Document]) -> str:
+    """Return why Kueue admits nothing of the queue of a group at present, in its words; empty if nothing shows that."""
+    queue = local.get(group.queue) or {}
+    name = str((queue.get("spec") or {}).get("clusterQueue") or "")
+    for kind, of, found in (("LocalQueue", group.queue, queue), ("ClusterQueue", name, clusters.get(name) or {})):
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        if any(one.get("type") == "Active" and one.get("status") == "False" for one in conditions):
+            return f"{kind} {of} is inactive"
+    return ""
+
+
+def _quotas_of(cluster: Document) -> dict[str, list[tuple[float, str]]]:
+    """Return the most that a ClusterQueue may ever have of each resource, by flavor."""
+    has_cohort = bool(cluster["spec"].get("cohort") or cluster["spec"].get("cohortName"))
+    found: dict[str, list[tuple[float, str]]] = {}
     for flavor in (one for part in cluster["spec"].get("resourceGroups") or () for one in part.get("flavors") or ()):
         for resource in flavor.get("resources") or ():
             quota = parse_quantity(str(resource.get("nominalQuota", "0")))
-            if cluster["spec"].get("cohort") or cluster["spec"].get("cohortName"):
+            if has_cohort:
                 limit = resource.get("borrowingLimit")
                 quota = math.inf if limit is None else quota + parse_quantity(str(limit))
-            most[resource["name"]] = max(most.get(resource["name"], (-1.0, "")), (quota, str(flavor.get("name"))))
-    for name, amount in requests_of(group.pod).items():
-        quota, flavor_name = most.get(name, (math.inf, ""))
-        if amount * group.least > quota:
-            return (
-                f"couldn't assign flavors to pod set {group.name}: insufficient quota for {name} in flavor"
-                f" {flavor_name}, request > maximum capacity ({amount * group.least:g} > {quota:g})"
-            )
-    return ""
+            found.setdefault(resource["name"], []).append((quota, str(flavor.get("name"))))
+    return found

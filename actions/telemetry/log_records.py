@@ -1,7 +1,8 @@
 """Log records: a process's output of one moment, without colours and the prefixes of launchers.
 
 A line of a container may hold hundreds of records: a progress bar redraws itself behind `\\r`, mpirun glues the
-lines of its ranks together. Source: Open MPI 4 `--tag-output`, Ray 2, torchrun, srun -l, nemo-run, kubectl 1.32.
+lines of its ranks together. Source: Open MPI 4 `--tag-output`, Ray 2, torchrun (PyTorch's `tail_log.py`, whose numbers
+are local ranks), srun -l, nemo-run, kubectl 1.32.
 """
 
 from __future__ import annotations
@@ -120,10 +121,9 @@ class PrefixReader:
     def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
         if prefix["pid"]:
             return self._rank_of_actor(prefix["actor"], prefix["pid"], rank)
-        for name in ("mpi", "torch", "srun"):
-            if prefix[name]:
-                return int(prefix[name])
-        return rank
+        if prefix["torch"]:  # its number is that of the process on its node
+            return self._rank + int(prefix["torch"])
+        return int(prefix["mpi"] or prefix["srun"] or rank)
 
     def _rank_of_actor(self, actor: str, pid: str, rank: int) -> int:
         """Return the rank that Ray announced. If it announced none, number workers as their lines come."""

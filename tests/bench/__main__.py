@@ -4,7 +4,6 @@
     python -m tests.bench --at FOLDER                      a fleet that tests.bench.realserver serves already
     python -m tests.bench --kubeconfig FILE --nodes N      any cluster; churn is what happens there
     python -m tests.bench --only clusters,runs,events      these alone
-    python -m tests.bench --soak HOURS                     only hours of use, pressed into minutes (tests.bench.soak)
 
 A real API server is built and started where there is Go, else the synthetic one; the result names which. It is JSON on
 stdout or in FILE.
@@ -22,7 +21,6 @@ from pathlib import Path
 
 from tests.bench.clusters import measure_clusters
 from tests.bench.logpane import measure_log_pane
-from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
 from tests.bench.many_runs import measure_runs
 from tests.bench.measure import (
@@ -38,7 +36,6 @@ from tests.bench.others import measure_others
 from tests.bench.panes import STEPS, measure_panes
 from tests.bench.program import attempt
 from tests.bench.server import best_kind, fleet_server
-from tests.bench.soak import measure_soak
 from tests.bench.target import Target
 
 _ON_SYNTHETIC = ("runs", "long_life", "events", "panes", "clusters")
@@ -48,9 +45,6 @@ def main() -> int:
     """Measure what was asked for."""
     options = _options()
     result: dict[str, object] = {"python": platform.python_version(), "begun_on": machine()}
-    if options.soak:
-        result["soak"] = measure_soak(hours=options.soak)
-        return _put(result, options.output)
     if options.only:
         with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
             result |= _chosen(options, Path(name))
@@ -64,7 +58,6 @@ def main() -> int:
         else:
             kind = options.server or best_kind()
             result["log_pane"] = attempt(partial(measure_log_pane, folder))
-            result["log_parts"] = attempt(partial(measure_log_parts, folder / "parts"))
             result["logs"] = attempt(partial(measure_logs, kind, folder))
             result |= _chosen(options, folder)
             for size in options.sizes.split(","):
@@ -139,7 +132,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only", default="", help="of runs, long_life, events, panes and clusters, separated by commas"
     )
-    parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()
 

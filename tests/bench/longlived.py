@@ -5,23 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
 
-from tests.bench.operator import ESCAPE, Deed, day
+from tests.bench.operator import ESCAPE, day
 from tests.bench.program import Program
 
 Figures = dict[str, object]
 
 
-def use(
-    program: Program,
-    deeds: tuple[Deed, ...],
-    *,
-    keys: int,
-    pace_seconds: float,
-    seed: int = 19,
-    tell: Callable[[int, float], None] = lambda _done, _megabytes: None,
-) -> Figures:
+def use(program: Program, *, keys: int, pace_seconds: float) -> Figures:
     """Press so many keys, one every `pace_seconds`, and read resident memory about two hundred times on the way.
 
     Returns:
@@ -32,7 +23,7 @@ def use(
     every = max(1, keys // 200)
     readings = [(0, round(program.memory_megabytes()[0], 1))]
     began, cpu = time.perf_counter(), program.cpu_seconds()
-    for deed in day(deeds, keys=keys, seed=seed):
+    for deed in day(keys=keys):
         done[deed.name] += 1
         if deed.size is not None:
             program.resize(*deed.size)
@@ -42,7 +33,6 @@ def use(
             pressed += 1
             if pressed % every == 0:
                 readings.append((pressed, round(program.memory_megabytes()[0], 1)))
-                tell(*readings[-1])
     program.type(ESCAPE)
     took = time.perf_counter() - began
     half = [one for one in readings if one[0] >= pressed / 2]

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from tests.bench.longlived import use
-from tests.bench.operator import ON_ANY_CLUSTER
 from tests.bench.program import Program, attempt, cpu_seconds_of, environment, load
 from tests.bench.target import Target
 
@@ -126,7 +125,7 @@ def measure_long_life(target: Target, *, keys: int) -> Figures:
         if target.control:
             target.churn(churn_of(target) / 10, _HEARTBEATS)
         try:
-            return use(program, ON_ANY_CLUSTER, keys=keys, pace_seconds=_PACE_SECONDS)
+            return use(program, keys=keys, pace_seconds=_PACE_SECONDS)
         finally:
             if target.control:
                 target.churn(0, 0)

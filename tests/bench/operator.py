@@ -10,6 +10,7 @@ import msgspec
 ESCAPE = b"\x1b[27u"
 """The key as terminals with kitty's protocol send it: nothing behind it makes another key of it."""
 _PREFIX = b"\x17"
+_SEED = 19
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ _QUAD = (b":", *_line("layout quad"), b"\r")
 _LAYOUTS = {"four panes": _QUAD, "the run's panes": (_PREFIX, b"r"), "one pane": (_PREFIX, b"o")}
 _PANES = b"1234567890"
 
-ON_ANY_CLUSTER = (
+DEEDS = (
     *(Deed("open a pane", (bytes([digit]),), 4) for digit in _PANES),
     Deed("move", (b"j",) * 6 + (b"k",) * 2, 12),
     Deed("to both ends", (b"G", b"k", b"g"), 4),
@@ -57,26 +58,12 @@ ON_ANY_CLUSTER = (
 )
 """Asks for nothing that only some clusters have."""
 
-ON_A_SANDBOX = (
-    *ON_ANY_CLUSTER,
-    Deed("describe a pod", (b"2", b"j", b"d", b"j", b"j", ESCAPE), 6),
-    Deed("YAML of a pod", (b"2", b"j", b"y", b"G", ESCAPE), 3),
-    Deed("logs of a pod", (b"2", b"l", b"k", b"k", b"G", b"/", *_line("step"), b"\r", b"n", ESCAPE), 5),
-    Deed("logs of the run", (b"5", b"G", b"k", b"&", *_line("loss"), b"\r", ESCAPE, b"G"), 4),
-    Deed("curves", (b"7", b"m", b"m", b"L", b"L", b"E", b"E"), 5),
-    Deed("why", (b"1", b"w", b"j", ESCAPE), 3),
-    Deed("why of a stage", (b"4", b"j", b"w", ESCAPE), 2),
-    Deed("open a run", (b"0", b"\r", b"j", b"k"), 4),
-    Deed("contexts", (b":", *_line("context"), b"\r", ESCAPE), 1),
-)
-"""With a run, its logs and its curves."""
 
-
-def day(deeds: tuple[Deed, ...], *, keys: int, seed: int = 19) -> Iterator[Deed]:
+def day(*, keys: int) -> Iterator[Deed]:
     """Deeds in an order of chance, until so many keys are pressed."""
-    dice = random.Random(seed)
-    weights = [deed.weight for deed in deeds]
+    dice = random.Random(_SEED)
+    weights = [deed.weight for deed in DEEDS]
     while keys > 0:
-        (deed,) = dice.choices(deeds, weights)
+        (deed,) = dice.choices(DEEDS, weights)
         keys -= len(deed.keys)
         yield deed

@@ -32,10 +32,10 @@ from actions.terraform.state import is_of_the_dead
 from tests.faults import roots
 from tests.faults.roots import Root
 from tests.support.account import an_account, client
-from tests.support.faultys3 import FaultyS3, a_faulty_s3
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out, torn_down
 from tests.support.statebackend import a_state_backend
+from tests.support.stores import EXPIRED, Fault, Proxy, a_proxy
 
 pytestmark = roots.needs_terraform
 
@@ -57,8 +57,8 @@ def root(tmp_path: Path) -> Root:
 
 
 @pytest.fixture
-def s3(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with a_faulty_s3(account) as proxy:
+def s3(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with a_proxy(account) as proxy:
         named = {**roots.CREDENTIALS, "AWS_ENDPOINT_URL": proxy.address, "AWS_DEFAULT_REGION": "us-west-2"}
         for name, value in named.items():
             monkeypatch.setenv(name, value)
@@ -66,14 +66,14 @@ def s3(account: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
         monkeypatch.setattr(stage_module, "_LOCK_LOOK_SECONDS", 0.2)
         bucket().create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
         yield proxy
-        proxy.refuses = lambda _method, _path: ""
+        proxy.mend()
         for key in keys():
             bucket().delete_object(Bucket=BUCKET, Key=key)
         bucket().delete_bucket(Bucket=BUCKET)
 
 
 @pytest.fixture
-def make(tmp_path: Path, s3: FaultyS3, root: Root) -> Iterator[Callable[..., Path]]:
+def make(tmp_path: Path, s3: Proxy, root: Root) -> Iterator[Callable[..., Path]]:
     """Makes a run of the root with a home; its processes are ended with the test."""
     made: list[Path] = []
 
@@ -245,7 +245,7 @@ async def test_a_lock_of_a_machine_of_which_nobody_says_that_it_is_gone_is_waite
     assert [key for key in keys() if key.endswith(".tflock")]
 
 
-def loses_lock(s3: FaultyS3, operation: str) -> list[str]:
+def loses_lock(s3: Proxy, operation: str) -> list[str]:
     """Lose the answer to the first request that takes a lock for an operation; the list gets its path."""
     lost: list[str] = []
 
@@ -257,13 +257,13 @@ def loses_lock(s3: FaultyS3, operation: str) -> list[str]:
         lost.extend([path] if taken["Operation"] == operation else [])
         return bool(lost)
 
-    s3.loses = loses
+    s3.loses_answers, s3.loses = True, loses
     return lost
 
 
 @pytest.mark.parametrize("operation", ["OperationTypePlan", "OperationTypeApply"])
 async def test_a_lock_whose_answer_was_lost_is_known_as_our_own_and_removed_at_once(
-    make: Callable[..., Path], root: Root, s3: FaultyS3, monkeypatch: pytest.MonkeyPatch, operation: str
+    make: Callable[..., Path], root: Root, s3: Proxy, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     monkeypatch.setattr(stage_module, "LOCK_SECONDS", 0.0)
     folder = make()
@@ -279,7 +279,7 @@ async def test_a_lock_whose_answer_was_lost_is_known_as_our_own_and_removed_at_o
 
 
 async def test_the_lock_of_a_short_command_whose_answer_was_lost_is_known_as_our_own(
-    make: Callable[..., Path], root: Root, s3: FaultyS3
+    make: Callable[..., Path], root: Root, s3: Proxy
 ) -> None:
     folder = make()
     root.go_on.touch()
@@ -326,14 +326,14 @@ async def test_a_destroy_that_another_machine_began_is_finished(
     assert root.told()[-1] == "gone a"
 
 
-@pytest.mark.parametrize("refusal", ["400 ExpiredToken", "500 InternalError"])
+@pytest.mark.parametrize("refusal", [EXPIRED, Fault(500, "InternalError")], ids=["expired", "broken"])
 async def test_a_state_that_the_home_did_not_take_is_pushed_later(
-    make: Callable[..., Path], root: Root, s3: FaultyS3, refusal: str
+    make: Callable[..., Path], root: Root, s3: Proxy, refusal: Fault
 ) -> None:
     folder = make()
     carrying = asyncio.create_task(carry_out(folder))
     await until(lambda: "b" in root.told(), "the second resource")
-    s3.refuses = lambda method, path: refusal if method == "PUT" and ".tfstate?" in path else ""
+    s3.fault, s3.applies = refusal, lambda method, path: method == "PUT" and ".tfstate?" in path
     root.go_on.touch()
     view = await carrying
     assert view.state is RunState.FAILED
@@ -343,7 +343,7 @@ async def test_a_state_that_the_home_did_not_take_is_pushed_later(
     assert (roots.work_folder(folder) / "errored.tfstate").exists()
     (report,) = terraform_report(folder, view)
     assert "The next attempt saves it" in terraform_table([report], folder.name)
-    s3.refuses = lambda _method, _path: ""
+    s3.mend()
     assert (await again(folder)).state is RunState.SUCCEEDED
     assert root.told() == ["a", "b"]
     assert held(folder) == [A, B]
@@ -352,16 +352,16 @@ async def test_a_state_that_the_home_did_not_take_is_pushed_later(
 
 
 async def test_a_lock_that_a_home_did_not_take_back_with_the_state_is_removed_by_the_next_attempt(
-    make: Callable[..., Path], root: Root, s3: FaultyS3, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Path], root: Root, s3: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stage_module, "LOCK_SECONDS", 0.0)
     folder = make()
     carrying = asyncio.create_task(carry_out(folder))
     await until(lambda: "b" in root.told(), "the second resource")
-    s3.refuses = lambda _method, path: "400 ExpiredToken" if ".tfstate" in path else ""
+    s3.fault, s3.applies = EXPIRED, lambda _method, path: ".tfstate" in path
     root.go_on.touch()
     assert (await carrying).state is RunState.FAILED
-    s3.refuses = lambda _method, _path: ""
+    s3.mend()
     assert [key for key in keys() if key.endswith(".tflock")]
     view = await again(folder)
     assert view.state is RunState.SUCCEEDED, view.stage("net").message
@@ -372,29 +372,29 @@ async def test_a_lock_that_a_home_did_not_take_back_with_the_state_is_removed_by
 
 
 async def test_a_home_that_is_away_is_waited_for_before_anything_is_planned(
-    make: Callable[..., Path], root: Root, s3: FaultyS3
+    make: Callable[..., Path], root: Root, s3: Proxy
 ) -> None:
     folder = make()
     root.go_on.touch()
-    s3.refuses = lambda _method, _path: "400 ExpiredToken"
+    s3.fault = EXPIRED
     carrying = asyncio.create_task(carry_out(folder))
     await until(lambda: "have expired" in roots.note_of(folder, "net"), "the note")
     assert root.told() == []
-    s3.refuses = lambda _method, _path: ""
+    s3.mend()
     assert (await carrying).state is RunState.SUCCEEDED
 
 
 async def test_a_home_that_goes_away_before_a_lock_is_taken_is_waited_for(
-    make: Callable[..., Path], root: Root, s3: FaultyS3
+    make: Callable[..., Path], root: Root, s3: Proxy
 ) -> None:
     folder = make()
     root.go_on.touch()
-    s3.refuses = lambda method, path: "400 ExpiredToken" if method == "PUT" and ".tflock" in path else ""
+    s3.fault, s3.applies = EXPIRED, lambda method, path: method == "PUT" and ".tflock" in path
     carrying = asyncio.create_task(carry_out(folder))
     await until(lambda: "have expired" in roots.note_of(folder, "net") or carrying.done(), "the note")
     assert not carrying.done()
     assert root.told() == []
-    s3.refuses = lambda _method, _path: ""
+    s3.mend()
     assert (await carrying).state is RunState.SUCCEEDED
     assert root.told() == ["a", "b"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 
 from tests.flow.kubectl import Kubectl
@@ -32,12 +31,6 @@ metadata: {name: sleeper}
 spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: "busybox:1.36", command: [sleep, "1000000"]}]
-"""
-SETTINGS = """
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings}
-data: {colour: %s}
 """
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
@@ -94,22 +87,6 @@ async def test_exec_runs_in_a_pod_and_a_deleted_pod_ends_first(cluster: Kubectl)
     assert (gone.code, gone.err) == (1, 'Error from server (NotFound): pods "sleeper" not found\n')
 
 
-async def test_server_side_apply_reports_conflicts_and_force_settles_them(cluster: Kubectl) -> None:
-    apply = ("apply", "--server-side", "-f", "-")
-    await cluster.ok(*apply, stdin=SETTINGS % "red")
-    refused = await cluster(*apply, "--field-manager=other", stdin=SETTINGS % "blue")
-    assert refused.code == 1
-    assert 'conflict with "kubectl": .data.colour' in refused.err
-    await cluster.ok(*apply, "--field-manager=other", "--force-conflicts", stdin=SETTINGS % "blue")
-    shown = await cluster.ok("get", "cm", "settings", "-o", "jsonpath={.data.colour}")
-    assert shown == "blue"
-    for kind, change in (("merge", '{"data":{"a":"1"}}'), ("strategic", '{"data":{"b":"2"}}')):
-        await cluster.ok("patch", "cm", "settings", "--type", kind, "-p", change)
-    await cluster.ok("patch", "cm", "settings", "--type", "json", "-p", '[{"op":"remove","path":"/data/a"}]')
-    body = msgspec.json.decode(await cluster.ok("get", "cm", "settings", "-o", "json"))
-    assert body["data"] == {"b": "2", "colour": "blue"}
-
-
 async def test_small_objects_are_created_by_name(cluster: Kubectl) -> None:
     await cluster.ok("create", "namespace", "team")
     await cluster.ok("create", "-n", "team", "configmap", "colours", "--from-literal=sky=blue")
@@ -153,14 +130,6 @@ async def read_to(watch: asyncio.subprocess.Process, word: str) -> list[str]:
         assert line, f"the watch ended before it told of {word}: {lines}"
         lines.append(line)
     return lines
-
-
-async def test_questions_about_server_and_rights_are_answered(cluster: Kubectl) -> None:
-    assert "Server Version: v1." in await cluster.ok("version")
-    assert "operator" in await cluster.ok("auth", "whoami")
-    assert await cluster.ok("auth", "can-i", "delete", "pods") == "yes\n"
-    nodes = (await cluster.ok("get", "nodes", "--no-headers")).splitlines()
-    assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]
 
 
 async def test_the_viewer_may_look_and_nothing_else(cluster: Kubectl) -> None:

@@ -83,6 +83,8 @@ class Proxy:
         """Return true if `fault`, `loses_answers` and `delay_seconds` hold for a method and path."""
         self.loses_answers = False
         """The account gets the request, and its answer is lost."""
+        self.loses: Callable[[str, str], bool] = lambda _method, _path: True
+        """Of these, the requests by method and path whose answer is lost; asked when the account has answered."""
         self.delay_seconds = 0.0
         self.clock_offset_seconds = 0.0
         """Seconds by which the store's clock is ahead of this machine's."""
@@ -104,7 +106,7 @@ class Proxy:
         self.is_away = self.loses_answers = False
         self.fault = None
         self.delay_seconds = 0.0
-        self.applies = lambda _method, _path: True
+        self.applies = self.loses = lambda _method, _path: True
 
 
 @contextmanager
@@ -145,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         answered.status = answer[0]
         if self.command not in ("GET", "HEAD") and answer[0] < 300:
             proxy.changes.append((began, f"{self.command} {self.path}"))
-        self.close_connection = is_meant and proxy.loses_answers
+        self.close_connection = is_meant and proxy.loses_answers and proxy.loses(self.command, self.path)
         if not self.close_connection:
             self._answer(*answer)
 

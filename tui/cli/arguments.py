@@ -233,7 +233,7 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     _mirror(commands)
     _prices(commands)
     _doctor(commands, cluster)
-    _plan(commands)
+    _plan(commands, cluster)
     _launch(commands, cluster)
     runs = commands.add_parser("runs", help="list, inspect and control runs")
     if has_verbs:
@@ -423,7 +423,7 @@ def _mirror(commands: Commands) -> None:
     output_option(mirror)
 
 
-def _plan(commands: Commands) -> None:
+def _plan(commands: Commands, cluster: Options) -> None:
     plan = commands.add_parser("plan", help="show what a launch would create and what it would cost")
     plan.add_argument("blueprint", metavar="BLUEPRINT", help="the blueprint to plan")
     plan.add_argument("--no-checks", action="store_true", help="print the plan alone: ask neither AWS nor a cluster")
@@ -433,6 +433,7 @@ def _plan(commands: Commands) -> None:
     _price_file(plan)
     limit_options(plan, dest="limit")
     _launch_options(plan)
+    add_options(plan, cluster, suppress=True)
 
 
 def _doctor(commands: Commands, cluster: Options) -> None:

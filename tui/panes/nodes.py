@@ -15,6 +15,7 @@ from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.panes.clusters import cluster_facts, health_of_all
 from tui.present import nodes
+from tui.present.cells import Cells, Span, Tone
 from tui.present.home.clusters import total_lines
 from tui.present.nodes import NodeCluster, NodeRow
 from tui.present.subject import Subject
@@ -105,10 +106,21 @@ CLUSTER_COLUMN: Column[NodeRow] = Column(
 """First where several clusters are followed."""
 
 
+_TOTAL_LINES = 8
+
+
+def _as_many_as_fit(totals: list[Cells]) -> list[Cells]:
+    """Return the first lines; the last one counts the clusters of the others, if there are any."""
+    left = len(totals) - _TOTAL_LINES + 1
+    if left <= 1:
+        return totals
+    return [*totals[:-left], (Span(f"and {left} more clusters, which home lists", Tone.MUTED),)]
+
+
 class NodesPane(TablePane[NodeRow]):
     """All nodes of all clusters that are followed, those with the most accelerators first; above them the totals."""
 
-    DEFAULT_CSS = "NodesPane > .totals { height: auto; max-height: 5; }"
+    DEFAULT_CSS = "NodesPane > .totals { height: auto; }"
     CONTEXT = KeyContext.NODES
     BINDINGS: ClassVar = bindings_of(KeyContext.NODES)
     NOUN = "nodes"
@@ -140,7 +152,7 @@ class NodesPane(TablePane[NodeRow]):
         services = self.services
         self.show_health(health_of_all(services, "nodes"))
         clusters = cluster_facts(services)
-        self._totals.show(total_lines(clusters))
+        self._totals.show(_as_many_as_fit(total_lines(clusters)))
         self._use_columns(CLUSTER_COLUMN in self._all_columns, is_several=bool(clusters))
         marks = {one.key: NodeCluster(one.key, one.name, one.is_live) for one in clusters}
         counted = each_once(services.clusters)

@@ -63,7 +63,8 @@ class QueuesPane(TablePane[QueueRow]):
 
         await self.services.cluster.wait_connected()
         while True:
-            self.take(await fetch_queues(self.services.cluster.session, self.services.namespace))
+            session = self.services.cluster.session
+            self.take(await fetch_queues(session, self.services.namespace or session.namespace))
             live()
             await self.services.clock.sleep(ASK_EVERY_SECONDS)
 

@@ -61,10 +61,11 @@ def what_cell(row: QueueRow) -> CellValue:
 
 
 def place_cell(row: QueueRow) -> CellValue:
-    """The position of what waits, and the number of all that do."""
+    """The position of what waits, and the number of all that do, if they may be seen."""
     if row.work is None or not row.work.position:
         return _ABSENT
-    return f"{row.work.position} of {len(row.queue.pending)}"
+    seen = len(row.queue.pending)
+    return f"{row.work.position} of {seen}" if row.work.position <= seen else str(row.work.position)
 
 
 def share_cell(row: QueueRow, name: str) -> CellValue:

@@ -225,7 +225,7 @@ def _containers(pod: PodFacts) -> Iterator[Container]:
         is_ready = place >= len(pod.containers) - pod.ready
         if is_ready:
             state = ObservedState("running", since=pod.started_at)
-        elif waits_badly(pod) or word in ("ContainerCreating", "PodInitializing"):
+        elif pod.phase != "Failed" and (waits_badly(pod) or word in ("ContainerCreating", "PodInitializing")):
             state = ObservedState("waiting", word, pod.message)
         elif word == "OOMKilled":
             state = ObservedState("terminated", word, exit_code=137)

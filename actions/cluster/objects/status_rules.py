@@ -71,6 +71,12 @@ def spec_of(document: Object) -> Object:
     return document.get("spec") or {}
 
 
+def _replicas(document: Object) -> int:
+    """Return the number of replicas that are wanted; 1 where there is none, or null, which is the default."""
+    asked = spec_of(document).get("replicas")
+    return 1 if asked is None else int(asked)
+
+
 def status_from(state: WorkState, source: Object | None = None, *, reason: str = "", message: str = "") -> ObjectStatus:
     """Return a status with the reason and message of a condition or status, or with the given ones if it has none."""
     source = source or {}
@@ -171,7 +177,7 @@ def _job_set(document: Object) -> ObjectStatus:
 
 def _leader_worker_set(document: Object) -> ObjectStatus:
     """Judge a LeaderWorkerSet, which never ends: it runs once all its groups are ready."""
-    wanted, ready = int(spec_of(document).get("replicas", 1)), int(status_of(document).get("readyReplicas") or 0)
+    wanted, ready = _replicas(document), int(status_of(document).get("readyReplicas") or 0)
     if not status_of(document):
         return _NOT_SEEN
     message = f"{ready} of {wanted} groups are ready."
@@ -294,7 +300,7 @@ def _deployment(document: Object) -> ObjectStatus:
         return status_from(WorkState.FAILED, progressing)
     if spec.get("paused"):
         return status_from(WorkState.WAITING, reason="Paused")
-    wanted = int(spec.get("replicas", 1))
+    wanted = _replicas(document)
     updated, total = int(status.get("updatedReplicas") or 0), int(status.get("replicas") or 0)
     available = int(status.get("availableReplicas") or 0)
     is_ready = updated >= wanted and total <= updated and available >= wanted
@@ -303,7 +309,7 @@ def _deployment(document: Object) -> ObjectStatus:
 
 
 def _stateful_set(document: Object) -> ObjectStatus:
-    wanted, ready = int(spec_of(document).get("replicas", 1)), int(status_of(document).get("readyReplicas") or 0)
+    wanted, ready = _replicas(document), int(status_of(document).get("readyReplicas") or 0)
     is_ready = is_observed(document) and ready >= wanted
     return status_from(
         WorkState.RUNNING if is_ready else WorkState.WAITING, message=f"{ready} of {wanted} replicas are ready."

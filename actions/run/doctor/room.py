@@ -25,7 +25,7 @@ from actions.cluster.objects.client import ObjectRef
 from actions.cluster.state.decode import decode_node
 from actions.fleet.cost import CostModel, HourlyCost
 from actions.fleet.facts import NodeFacts
-from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal, quota_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_pause, kueue_refusal, quota_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.node_offers import INSTANCE_TYPE
 from actions.fleet.placement import Document, spaces_of
@@ -39,6 +39,9 @@ ROOM_CHECK = "room for the pods"
 ROOM_REMEDY = "Choose other values, or add nodes that fit."
 _SHOWN = 3
 _QUEUE = "kueue.x-k8s.io/queue-name"
+_FEWEST = "kueue.x-k8s.io/job-min-parallelism"
+_ADMITTED_APART = ("Deployment", "LeaderWorkerSet", "Pod")
+"""Kinds whose pods, or groups of pods, Kueue admits one by one."""
 _KUEUE = "kueue.x-k8s.io/v1beta1"
 _AUTOSCALER = ObjectRef("v1", "ConfigMap", "kube-system", "cluster-autoscaler-status")
 
@@ -206,6 +209,7 @@ def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str, *, with_daem
             continue
         metadata = manifest["metadata"]
         queue = str((metadata.get("labels") or {}).get(_QUEUE) or "")
+        fewest = str((metadata.get("annotations") or {}).get(_FEWEST) or "")
         for number, (count, least, template) in enumerate(counted_templates(dict(manifest))):
             name = f"{metadata['name']}-{number}" if number else str(metadata["name"])
             home = metadata.get("namespace") or namespace
@@ -213,7 +217,9 @@ def groups_of(objects: Sequence[Mapping[str, Any]], namespace: str, *, with_daem
             own = {**(template.get("metadata") or {}), "name": name, "namespace": home}
             pod = {"kind": "Pod", "metadata": own, "spec": spec}
             if count and spec.get("containers"):
-                groups.append(PodSet(name, pod, count, least, queue))
+                admitted = least if manifest["kind"] in _ADMITTED_APART else count
+                admitted, job = int(fewest) if fewest.isdigit() else admitted, f"{manifest['kind']}/{metadata['name']}"
+                groups.append(PodSet(name, pod, count, least, queue, admitted, job))
     return groups
 
 
@@ -234,8 +240,12 @@ def room_of(
     shares: dict[str, float] = {}
     started: Counter[str] = Counter()
     waiting: list[Observation] = []
-    for groups in stages:
-        now, ever = fit_of(groups, taken, pools, types), fit_of(groups, empty, pools, types)
+    try:
+        fits = [(fit_of(groups, taken, pools, types), fit_of(groups, empty, pools, types)) for groups in stages]
+    except ValueError as error:
+        wrong = f"What its pods request cannot be read: {error}."
+        return Room(failed(wrong, remedy="Write amounts as 4, 500m or 16Gi."))
+    for groups, (now, ever) in zip(stages, fits, strict=True):
         never = _never(groups, ever, cluster, table)
         if never is not None:
             return Room(never, nodes=cluster.nodes)
@@ -254,7 +264,8 @@ def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: 
         return over
     for group in groups:
         if group.queue and cluster.local_queues is not None:
-            refusal = kueue_refusal(group, cluster.local_queues, cluster.cluster_queues)
+            job = [one for one in groups if one.job == group.job]
+            refusal = kueue_refusal(job, cluster.local_queues, cluster.cluster_queues)
             if refusal:
                 return _told(group, failed, workload=refusal)
         if ever.placed[group.name] >= group.least:
@@ -278,6 +289,9 @@ def _later(groups: Sequence[PodSet], now: Fit, cluster: NodesAndQueues) -> Itera
     if over:
         yield unknown(over, remedy="Wait until other work of the namespace ends, or ask for less.")
     for group in groups:
+        idle = kueue_pause(group, cluster.local_queues or {}, cluster.cluster_queues) if group.queue else ""
+        if idle:
+            yield _told(group, unknown, workload=idle)
         if now.placed[group.name] < group.count:
             yield _told(group, unknown, message=now.refused[group.name], nodes=cluster.nodes, placed=now.placed)
 

@@ -188,7 +188,14 @@ have ended, whatever their silence; also for a missing right."""
 UNREACHABLE_LOGS_SECONDS = 600.0
 """Time that a succeeded stage waits for logs that cannot be reached, or that the disk refuses."""
 
-_RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
+_INDEX_LABELS = (
+    "training.kubeflow.org/replica-index",
+    "batch.kubernetes.io/job-completion-index",
+    "jobset.sigs.k8s.io/job-global-index",
+    "leaderworkerset.sigs.k8s.io/group-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "volcano.sh/task-index",
+)
 _LONGEST_SEARCH_PAUSE_SECONDS = 5.0
 _PODS, _FILE, _UNLISTED, _UNSEEN = "pods", "file", "unlisted", "unseen"
 
@@ -343,7 +350,7 @@ class StageCollector:
             self._ended.add((place.uid, name))
         if (place.uid, name) in self._followers:
             return
-        source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
+        source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(pod))
         if not source.is_ended:
             self._begin_to_follow(place, source, has_started=lifecycle.has_started)
 
@@ -486,7 +493,13 @@ async def pods_of(context: StageContext, connection: ClusterConnection, selector
     return await connection.pods(namespace=context.namespace, label_selector=f"{selector},{context.pod_selector()}")
 
 
-def _rank_of(metadata: Pod) -> int:
-    labels = metadata.get("labels") or {}
-    ranks = (str(labels.get(name, "")) for name in _RANK_LABELS)
-    return next((int(rank) for rank in ranks if rank.isascii() and rank.isdigit() and len(rank) < 9), 0)
+def _rank_of(pod: Pod) -> int:
+    """Return 0 for the pod whose points are the curve, more for each of the others.
+
+    Of a PyTorchJob the master and the first worker have the same index, and the training operator writes `RANK`.
+    """
+    labels = pod["metadata"].get("labels") or {}
+    variables = (one for container in pod["spec"]["containers"] for one in container.get("env") or ())
+    ranks = [one["value"] for one in variables if one.get("name") == "RANK" and one.get("value")]
+    numbers = [str(text) for text in ranks[:1] or map(labels.get, _INDEX_LABELS)]
+    return sum(int(text) for text in numbers if text.isascii() and text.isdigit() and len(text) < 9)

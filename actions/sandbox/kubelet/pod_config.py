@@ -152,7 +152,6 @@ class ContainerConfig(msgspec.Struct, frozen=True):
     neurons: int
     """Neuron devices; cores can be requested in whole devices only."""
     efa_interfaces: int
-    capabilities: tuple[str, ...]
     mounts: Mapping[str, str]
     """Mount point → name of the pod's volume."""
     ports: frozenset[int]
@@ -214,7 +213,6 @@ def _container(pod: Document, container: Document) -> ContainerConfig:
         gpus=_count(amounts, GPU),
         neurons=_count(amounts, NEURON) or -(-_count(amounts, NEURON_CORE) // _CORES_OF_A_DEVICE),
         efa_interfaces=_count(amounts, EFA),
-        capabilities=tuple(((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or ()),
         mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
         ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),

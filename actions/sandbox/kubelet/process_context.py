@@ -53,7 +53,6 @@ def process_context(
         neurons=container.neurons,
         efa_interfaces=container.spec.efa_interfaces,
         instance_type=node_resources.instance_type(pod.node),
-        capabilities=container.spec.capabilities,
         restarts=container.restarts,
         stays=pod.restart_policy == "Always" and not container.is_init,
         started_at=clock.now().timestamp(),

@@ -19,11 +19,11 @@ import msgspec
 from actions.sandbox.programs.program import ContainerView, Program, ProgramStep, RemoteFailed, RemoteProcess
 
 _ONE_VALUE = frozenset(
-    {"np", "n", "c", "N", "npernode", "x", "wdir", "wd", "bind-to", "map-by", "rank-by", "host", "H", "hostfile"}
+    {"np", "n", "c", "N", "npernode", "x", "wdir", "wd", "bind-to", "map-by", "rank-by", "hostfile"}
     | {"machinefile", "prefix", "path", "output-filename"}
 )
 _TWO_VALUES = frozenset({"mca", "gmca"})
-_SAME = {"n": "np", "c": "np", "npernode": "N", "wd": "wdir", "machinefile": "hostfile", "H": "host"}
+_SAME = {"n": "np", "c": "np", "npernode": "N", "wd": "wdir", "machinefile": "hostfile"}
 
 
 class MpirunCommand(msgspec.Struct, frozen=True):
@@ -37,7 +37,6 @@ class MpirunCommand(msgspec.Struct, frozen=True):
     folder: str
     hostfile: str
     """Empty for the default one."""
-    hosts: tuple[str, ...]
     is_tagged: bool
     as_root: bool
     oversubscribe: bool
@@ -63,7 +62,7 @@ def request_of(argv: Sequence[str]) -> MpirunCommand:
             name, is_given, text = value.partition("=")
             exported[name] = text if is_given else None
         options[_SAME.get(option, option)] = value
-    per_node = options.get("N") or _per_node(options.get("map-by", ""))
+    per_node = options.get("N")
     return MpirunCommand(
         command=tuple(words),
         processes=int(options["np"]) if "np" in options else None,
@@ -71,16 +70,10 @@ def request_of(argv: Sequence[str]) -> MpirunCommand:
         exported=exported,
         folder=options.get("wdir", ""),
         hostfile=options.get("hostfile", ""),
-        hosts=tuple(filter(None, options.get("host", "").split(","))),
         is_tagged="tag-output" in options,
         as_root="allow-run-as-root" in options,
         oversubscribe="oversubscribe" in options,
     )
-
-
-def _per_node(mapping: str) -> str:
-    """The number in `ppr:8:node`, empty for any other mapping."""
-    return mapping.split(":")[1] if mapping.startswith("ppr:") else ""
 
 
 _START_SECONDS = 1.0
@@ -139,9 +132,6 @@ def _problem(container: ContainerView, request: MpirunCommand, places: int) -> s
 
 def _hosts_of(container: ContainerView, request: MpirunCommand) -> list[tuple[str, int]]:
     """Return the hosts with their slots."""
-    if request.hosts:
-        pairs = (entry.partition(":") for entry in request.hosts)
-        return [(host, int(slots) if slots.isdigit() else 1) for host, _, slots in pairs]
     path = request.hostfile or container.environment.get("OMPI_MCA_orte_default_hostfile", _HOSTFILE)
     found = container.files.file(path)
     hosts = []

@@ -174,7 +174,7 @@ def read(container: ContainerView, load: Load, moment: float) -> list[NvidiaDevi
 def run_nvidia_smi(
     container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
 ) -> Program:
-    """Run `nvidia-smi` with its arguments; `-l N` repeats until the process is ended.
+    """Run `nvidia-smi` with its arguments.
 
     Args:
         container: The one with the devices.
@@ -185,18 +185,12 @@ def run_nvidia_smi(
     if not container.gpus:
         yield ProgramStep(0.0, "No devices were found\n")
         return 6
-    options = list(argv)
-    period = _take_period(options)
-    while True:
-        readings = read(container, load(), now())
-        text, code = _report(options, readings, now())
-        yield ProgramStep(0.0, text)
-        if period is None or code:
-            return code
-        yield ProgramStep(period)
+    text, code = _report(argv, read(container, load(), now()), now())
+    yield ProgramStep(0.0, text)
+    return code
 
 
-def _report(options: list[str], readings: list[NvidiaDevice], moment: float) -> tuple[str, int]:
+def _report(options: Sequence[str], readings: list[NvidiaDevice], moment: float) -> tuple[str, int]:
     query = next((option.partition("=")[2] for option in options if option.startswith("--query-gpu=")), None)
     if query is not None:
         form = next((option.partition("=")[2] for option in options if option.startswith("--format=")), "")
@@ -319,20 +313,6 @@ def _header(field: str, *, has_units: bool) -> str:
 def _cell(field: str, reading: NvidiaDevice, *, has_units: bool) -> str:
     _name, unit, value = _FIELDS[field]
     return f"{value(reading)} {unit}" if unit and has_units else value(reading)
-
-
-def _take_period(options: list[str]) -> float | None:
-    """Take `-l N`, `-lms N`, `--loop=N` or `--loop-ms=N` out of the options; seconds, or `None` if there is none."""
-    for position, option in enumerate(options):
-        for name, long, unit in (("-l", "--loop", 1.0), ("-lms", "--loop-ms", 0.001)):
-            if option == name and position + 1 < len(options) and options[position + 1].isdigit():
-                value = options[position + 1]
-                del options[position : position + 2]
-                return int(value) * unit
-            if option.startswith(long + "=") and option.partition("=")[2].isdigit():
-                del options[position]
-                return int(option.partition("=")[2]) * unit
-    return None
 
 
 _KIB_A_SECOND = 1_600_000

@@ -25,15 +25,11 @@ class NeuronLoad(msgspec.Struct, frozen=True):
     """The load of a container's Neuron devices from now on."""
 
     utilisation_percent: float = 0.0
-    """The utilisation of each busy core."""
+    """The utilisation of each core."""
     memory_mib: int = 0
-    """On the device, for each busy core."""
-    cores: int | None = None
-    """The number of the container's cores that are busy, the lowest first; `None` for all."""
+    """On the device, for each core."""
     command: str = ""
     """The command of the process that holds the cores; empty if none does."""
-    uncorrected_errors: int = 0
-    """Errors in the memory of the first device since the process began."""
 
 
 Load = GpuLoad | NeuronLoad
@@ -142,8 +138,6 @@ class ContainerView(msgspec.Struct, frozen=True):
     """The number of EFA interfaces that it was given."""
     instance_type: str = ""
     """The instance type of its node; empty if the node has no such label."""
-    capabilities: tuple[str, ...] = ()
-    """The capabilities that the manifest adds to the runtime's own: `IPC_LOCK`…"""
     restarts: int = 0
     stays: bool = False
     """The pod stays (restart policy Always)."""

@@ -1,36 +1,32 @@
 """The resources and outputs of a root, by its `simulation.json`; its node group is made in the account of the sandbox.
 
-Its calls go to `AWS_ENDPOINT_URL` with the key that Terraform's provider would find; without the variable none is made.
+Without `AWS_ENDPOINT_URL` none is made.
 """
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
-import time
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 
 from actions.base.decoding import decode_json
-from actions.base.errors import BlueprintError, ConfigError, RefusedError, UnreachableError
+from actions.base.errors import BlueprintError, RefusedError, UnreachableError
 from actions.base.files import read_file
 from actions.base.untrusted import one_line
 
 SIMULATION_FILE = "simulation.json"
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
-WAIT_SECONDS = 300.0
-LOOK_SECONDS = 0.5
 
 Variables: TypeAlias = Mapping[str, str | int | float | bool]
 
-_CALL_SECONDS = 20.0
-_GONE = 404
+_REGION = "us-west-2"
+"""Of no account: the address names the cluster."""
+_WAITER = {"Delay": 1, "MaxAttempts": 300}
 _SHOWN_CHARACTERS = 500
 _PART = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
 _ACCELERATORS = {"AL2023_x86_64_NVIDIA": "nvidia", "AL2023_x86_64_NEURON": "neuron"}
@@ -78,8 +74,10 @@ class RootNodeGroup:
 
     def __init__(self, variables: Variables) -> None:
         self._variables = variables
-        self._groups = filled("/clusters/${cluster_name}/node-groups", variables)
-        self._path = f"{self._groups}/{variables['node_group_name']}"
+        self._named = {
+            "clusterName": str(variables["cluster_name"]),
+            "nodegroupName": str(variables["node_group_name"]),
+        }
 
     def make(self) -> None:
         """Create it, and wait until it is active.
@@ -88,19 +86,7 @@ class RootNodeGroup:
             RefusedError: It was refused, failed, or is not active in time.
             UnreachableError: No answer.
         """
-        if not os.environ.get(ENDPOINT_VARIABLE):
-            return
-        _ask("POST", self._groups, _body(self._variables))
-        end = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < end:
-            _, answer = _ask("GET", self._path)
-            state = answer.get("nodegroup", {}).get("status")
-            if state == "ACTIVE":
-                return
-            if state == "CREATE_FAILED":
-                raise RefusedError(f"{self._path} is {state}: {_words(answer)}")
-            _pause()
-        raise RefusedError(f"{self._path} is not ACTIVE after {WAIT_SECONDS:.0f} s.")
+        self._ask("create_nodegroup", "nodegroup_active", _body(self._variables))
 
     def unmake(self) -> None:
         """Delete it, and wait until it is gone. Safe to repeat.
@@ -109,26 +95,31 @@ class RootNodeGroup:
             RefusedError: It was refused, or still exists.
             UnreachableError: No answer.
         """
+        self._ask("delete_nodegroup", "nodegroup_deleted", {})
+
+    def _ask(self, call: str, end: str, body: Mapping[str, Any]) -> None:
         if not os.environ.get(ENDPOINT_VARIABLE):
             return
-        status, _ = _ask("DELETE", self._path)
-        end = time.monotonic() + WAIT_SECONDS
-        while status != _GONE:
-            if time.monotonic() >= end:
-                raise RefusedError(f"{self._path} still exists after {WAIT_SECONDS:.0f} s.")
-            _pause()
-            status, _ = _ask("GET", self._path)
+        from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+        from botocore.session import Session
 
-
-def _pause() -> None:
-    time.sleep(LOOK_SECONDS)  # noqa: TID251 - a program that has nothing else to do
+        client = Session().create_client("eks", region_name=_REGION)
+        try:
+            with suppress(client.exceptions.ResourceNotFoundException):
+                getattr(client, call)(**self._named, **body)
+            client.get_waiter(end).wait(**self._named, WaiterConfig=_WAITER)
+        except WaiterError as error:
+            raise RefusedError(f"{error}: {_words(error.last_response)}") from error
+        except ClientError as error:
+            raise RefusedError(str(error)) from error
+        except BotoCoreError as error:
+            raise UnreachableError(str(error)) from error
 
 
 def _body(variables: Variables) -> dict[str, Any]:
     given = {name: str(value) for name, value in variables.items()}
     accelerator = _ACCELERATORS.get(given["ami_type"])
     return {
-        "nodegroupName": given["node_group_name"],
         "scalingConfig": dict.fromkeys(("minSize", "maxSize", "desiredSize"), variables["node_count"]),
         "instanceTypes": [given["instance_type"]],
         "amiType": given["ami_type"],
@@ -150,43 +141,6 @@ def _json_of(name: str, given: Mapping[str, str], default: Any) -> Any:
         return msgspec.json.decode(given[name]) if given.get(name) else default
     except msgspec.DecodeError as error:
         raise BlueprintError(f"The variable {name} is not JSON: {error}.") from error
-
-
-def _ask(method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    endpoint = os.environ[ENDPOINT_VARIABLE].rstrip("/")
-    place = urlsplit(endpoint + path)
-    headers = {"Content-Type": "application/json", "Authorization": _signed_by()}
-    connection = HTTPConnection(place.hostname or "", place.port, timeout=_CALL_SECONDS)
-    try:
-        connection.request(method, place.path, None if body is None else msgspec.json.encode(body), headers)
-        reply = connection.getresponse()
-        status, text = reply.status, reply.read()
-    except (OSError, HTTPException) as error:
-        raise UnreachableError(f"{endpoint} does not answer: {error}.") from error
-    finally:
-        connection.close()
-    if status >= 400 and status != _GONE:
-        raise RefusedError(f"{method} {path} was answered with {status}: {_words(text.decode(errors='replace'))}")
-    try:
-        return status, msgspec.json.decode(text or b"{}")
-    except msgspec.DecodeError as error:
-        raise UnreachableError(f"{endpoint} does not answer with JSON.") from error
-
-
-def _signed_by() -> str:
-    """Return the head of a signature, with the key's id: more of it no sandbox reads."""
-    key = os.environ.get("AWS_ACCESS_KEY_ID") or _key_of_file(os.environ.get("AWS_SHARED_CREDENTIALS_FILE", ""))
-    return f"AWS4-HMAC-SHA256 Credential={key}/"
-
-
-def _key_of_file(file: str) -> str:
-    read = configparser.ConfigParser(interpolation=None)
-    try:
-        read.read_string(read_file(Path(file)).decode() if file else "")
-    except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        hint = "Correct AWS_SHARED_CREDENTIALS_FILE."
-        raise ConfigError(f"{file} holds no readable AWS credentials.", hint=hint) from error
-    return read.get(os.environ.get("AWS_PROFILE") or "default", "aws_access_key_id", fallback="")
 
 
 def _words(answer: object) -> str:

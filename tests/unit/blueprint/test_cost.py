@@ -71,6 +71,18 @@ def test_sixteen_gpus_of_an_existing_cluster_are_not_free() -> None:
     assert "for the nodes that its pods take" in plan_table(plan)
 
 
+def test_accelerators_of_an_existing_cluster_whose_type_nobody_names_have_no_known_price(tmp_path: Path) -> None:
+    folder = a_blueprint(tmp_path / "b")
+    job = folder / "manifests" / "job.yaml"
+    lines = job.read_text().splitlines(keepends=True)
+    job.write_text("".join(line for line in lines if "instance-type" not in line and "nodeSelector" not in line))
+    blueprint = load_blueprint(folder)
+    plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)
+    assert plan.unpriced == ("the nodes of 6 × nvidia.com/gpu",)
+    assert (plan.cost_text, plan.peak_usd_per_hour) == ("?", None)
+    assert plan_of(blueprint, bind(blueprint, {}), PRICES).unpriced == ("Secretive",)
+
+
 def test_an_existing_cluster_costs_what_its_own_region_asks() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     binding = bind(blueprint, {"region": "us-east-1"}, existing_cluster=True)

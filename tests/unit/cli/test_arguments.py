@@ -48,6 +48,11 @@ def test_a_home_stands_before_or_behind_the_command(words: list[str]) -> None:
     assert parse_arguments(words).store == ""
 
 
+@pytest.mark.parametrize("command", ["plan", "doctor", "launch"])
+def test_a_namespace_stands_behind_each_command_of_a_launch(command: str) -> None:
+    assert parse_arguments([command, "x", "-n", "team"]).namespace == "team"
+
+
 @pytest.mark.parametrize(
     "words", [["read", "log", "a.log", "-o", "plot", "b.log"], ["plan", "x", "--presett", "short"], ["nodes", "extra"]]
 )

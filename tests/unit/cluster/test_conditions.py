@@ -105,6 +105,13 @@ def test_a_deployment_is_ready_when_the_new_generation_is_available() -> None:
     assert object_status(_deployment(observedGeneration=2, conditions=[stuck])).state is WorkState.FAILED
 
 
+def test_a_number_of_replicas_that_is_null_is_the_default() -> None:
+    for kind, ready in (("Deployment", "availableReplicas"), ("StatefulSet", "readyReplicas")):
+        status = {ready: 1, "updatedReplicas": 1, "replicas": 1}
+        document = {"apiVersion": "apps/v1", "kind": kind, "spec": {"replicas": None}, "status": status}
+        assert _state(document) is WorkState.RUNNING
+
+
 def test_a_daemon_set_without_nodes_says_so() -> None:
     document = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {}, "status": {"desiredNumberScheduled": 0}}
     assert object_status(document).message == "It runs on 0 nodes: no node matches."

@@ -11,12 +11,13 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import AccessError, MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.job_pods import JobPod, JobRef
 from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.logs.lines import LogLine
 from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import PodFacts, WorkloadFacts
 from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
@@ -112,6 +113,19 @@ async def test_a_job_that_was_deleted_is_gone(tmp_path: Path) -> None:
         server.logs.is_gone = True
         picture.state, picture.pods = "", []
         assert (await running).state == "gone"
+
+
+async def test_a_job_whose_end_is_not_seen_is_read_to_the_end_of_its_logs(tmp_path: Path) -> None:
+    server = JobServer(LogServer([stamped(0, "a")]))
+    refused = 'User "sam" cannot watch resource "pytorchjobs"'
+    health = {"pods": SourceHealth(Health.LIVE, "", 0.0), "pytorchjobs": SourceHealth(Health.FORBIDDEN, refused, 0.0)}
+    got = list[tuple[str, str]]()
+    async with session_to(server, tmp_path) as session, asyncio.timeout(60):
+        watch = a_watch(session, Picture(""), got)
+        watch._look = lambda: replace(Picture("").snapshot(), health=health)
+        with pytest.raises(AccessError, match="cannot watch"):
+            await watch.run()
+    assert [text for _, text in got] == ["a", "main has ended: Completed, exit code 0"]
 
 
 async def test_a_pod_that_takes_the_place_of_another_is_followed_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiAccessError, ApiMissingError, ApiStatus
 from actions.cluster.kinds import KINDS
-from actions.cluster.queues import BY_KUEUE, COMPUTED, QueueShare, WorkQueue, fetch_queues, queues_of
+from actions.cluster.queues import BY_KUEUE, COMPUTED, OF_NAMESPACE, QueueShare, WorkQueue, fetch_queues, queues_of
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -92,10 +92,10 @@ def test_a_queue_has_quota_and_what_waits_in_order() -> None:
 
 
 def test_kueues_own_order_counts_where_it_is_known() -> None:
-    told = ["ml/job-late", "ml/job-early"]
-    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], {"team": told}), "team")
+    told = {"ml/job-late": 1, "ml/job-early": 4}
+    queue = the_queue(queues_of([CLUSTER_QUEUE, *OTHERS, *WORK], told, is_part=True), "team")
     assert queue.order == BY_KUEUE
-    assert [one.name for one in queue.pending] == ["job-late", "job-early", "job-urgent"]
+    assert [(one.name, one.position) for one in queue.pending] == [("job-late", 1), ("job-early", 4), ("job-urgent", 5)]
 
 
 def test_what_was_preempted_says_by_what_and_a_requeued_one_waits_from_then_on() -> None:
@@ -138,22 +138,30 @@ class Asked:
 
     server = context = "demo"
 
-    def __init__(self, groups: Sequence[str], refused: Sequence[str] = ()) -> None:
+    def __init__(self, groups: Sequence[str], refused: Sequence[str] = (), place: int = 0) -> None:
         self.paths: list[str] = []
-        self._groups, self._refused = groups, refused
+        self._groups, self._refused, self._place = groups, refused, place
+
+    async def get(self, path: str) -> Document:
+        self.paths.append(path)
+        if not self._place or "v1beta1" not in path:
+            raise ApiMissingError(f"{path} is not there.", status=ApiStatus(404))
+        (taken,) = the_queue(queues_of(recorded("preempted"), {}), "team-a").pending
+        metadata = {"namespace": "ml", "name": taken.name}
+        return {"items": [{"metadata": metadata, "positionInClusterQueue": self._place - 1}]}
 
     async def request(self, _method: str, path: str, **_more: object) -> bytes:
         self.paths.append(path)
         group, kind = path.removeprefix("/apis/").partition("/")[0], path.rpartition("/")[2]
         if path == "/apis":
             return json.dumps({"groups": [{"name": name} for name in self._groups]}).encode()
-        if group not in self._groups or "visibility" in path:
+        if group not in self._groups:
             raise ApiMissingError(f"{path} is not there.", status=ApiStatus(404))
         if path.count("/") == 3:
             kinds = [row for row in KINDS if row.group == group]
             served = [{"name": row.plural, "kind": row.kind, "namespaced": row.is_namespaced} for row in kinds]
             return json.dumps({"resources": served}).encode()
-        if kind in self._refused:
+        if kind in self._refused or (self._refused and "/namespaces/" not in path):
             raise ApiAccessError(f"{kind} is forbidden", status=ApiStatus(403))
         items = [one for one in recorded("preempted") if f"{one['kind'].lower()}s" == kind]
         return json.dumps({"items": items}).encode()
@@ -161,29 +169,63 @@ class Asked:
 
 async def test_without_kueue_and_volcano_one_request_says_so() -> None:
     asked = Asked(["batch"])
-    found = await fetch_queues(cast("KubeSession", asked))
+    found = await fetch_queues(cast("KubeSession", asked), "ml")
     assert found.remarks == ("Kueue is not installed here.", "Volcano is not installed here.")
     assert asked.paths == ["/apis"]
 
 
-async def test_a_user_of_one_namespace_sees_the_place_of_their_work_and_what_they_may_not_see() -> None:
-    asked = Asked(["kueue.x-k8s.io"], refused=["clusterqueues", "cohorts"])
+async def test_who_may_see_all_work_sees_all_that_is_before_theirs() -> None:
+    asked = Asked(["kueue.x-k8s.io"])
+    found = await fetch_queues(cast("KubeSession", asked), "another")
+    assert [work.position for work in found.places_of("Job", "ml", "borrower")] == [1]
+    assert the_queue(found.queues, "team-a").order == COMPUTED
+    assert not any("/namespaces/" in path for path in asked.paths)
+
+
+@pytest.mark.parametrize(("place", "position", "order"), [(0, 1, OF_NAMESPACE), (7, 7, BY_KUEUE)])
+async def test_a_user_of_one_namespace_sees_the_place_of_their_work_and_what_they_may_not_see(
+    place: int, position: int, order: str
+) -> None:
+    asked = Asked(["kueue.x-k8s.io"], refused=["clusterqueues", "cohorts"], place=place)
     found = await fetch_queues(cast("KubeSession", asked), "ml")
     assert found.remarks == (
         "You may not list clusterqueues, cohorts of Kueue: they are not shown.",
         "Volcano is not installed here.",
+        "You may not list the work of all namespaces: that of ml is shown.",
     )
     assert [(queue.name, queue.state, len(queue.work)) for queue in found.queues] == [
         ("team-a", "not seen", 1),
         ("team-b", "not seen", 1),
     ]
-    assert [work.position for work in found.places_of("Job", "ml", "borrower")] == [1]
+    assert [work.position for work in found.places_of("Job", "ml", "borrower")] == [position]
+    assert the_queue(found.queues, "team-a").order == order
     assert "/apis/kueue.x-k8s.io/v1beta1/namespaces/ml/workloads" in asked.paths
+    visible = "namespaces/ml/localqueues/team-a/pendingworkloads"
+    assert f"/apis/visibility.kueue.x-k8s.io/v1beta1/{visible}" in asked.paths
 
 
 def test_work_is_shown_without_the_queue_that_may_not_be_seen() -> None:
     assert the_queue(queues_of([*OTHERS, *WORK], {}), "team").state == "not seen"
-    assert [one.local_queue for one in the_queue(queues_of(WORK[-1:], {}), "").work] == ["nowhere"]
+    lost = the_queue(queues_of([WORK[-1], a_workload("job-late", "08:30", queue="elsewhere")], {}), "").work
+    assert [(one.local_queue, one.state, one.position) for one in lost] == [
+        ("nowhere", "pending", 0),
+        ("elsewhere", "pending", 0),
+    ]
+
+
+def test_what_waits_for_a_check_has_its_words() -> None:
+    checked = a_workload("job-checked", "08:00", QuotaReserved="")
+    check = {"name": "provision", "state": "Pending", "message": "no capacity"}
+    checked["status"]["admissionChecks"] = [check, check | {"state": "Ready"}]
+    (work,) = the_queue(queues_of([*OTHERS, checked], {}), "team").work
+    assert (work.state, work.reason) == ("checked", "provision: Pending: no capacity")
+
+
+def test_words_that_two_conditions_have_are_there_once() -> None:
+    evicted = a_workload("job-early", "08:10", Preempted="for job-urgent")
+    evicted["status"]["conditions"].append({"type": "QuotaReserved", "status": "False", "message": "for job-urgent"})
+    (work,) = the_queue(queues_of([*OTHERS, evicted], {}), "team").pending
+    assert work.reason == "Preempted: for job-urgent"
 
 
 def test_gangs_wait_by_priority_and_age() -> None:
@@ -191,7 +233,7 @@ def test_gangs_wait_by_priority_and_age() -> None:
         VOLCANO,
         "Queue",
         "default",
-        spec={"capability": {"cpu": "8"}, "parent": "root"},
+        spec={"capability": {"cpu": "8"}, "parent": "team"},
         status={"state": "Open", "allocated": {"cpu": "4", "pods": "2"}},
     )
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "same"}
@@ -200,12 +242,14 @@ def test_gangs_wait_by_priority_and_age() -> None:
         an_object(VOLCANO, "PodGroup", "low", "ml", spec={}, status={"phase": "Inqueue"}, owner=owner),
         an_object(VOLCANO, "PodGroup", "high", "ml", spec={"priorityClassName": "top"}, at="2026-11-29T09:00:00Z"),
         an_object(VOLCANO, "PodGroup", "over", "ml", status={"phase": "Completed"}),
+        an_object(VOLCANO, "PodGroup", "some", "ml", status={"phase": "Unknown"}),
     ]
     top = an_object("scheduling.k8s.io/v1", "PriorityClass", "top", value=100)
-    (found,) = queues_of([queue, top, *gangs], {})
-    assert (found.program, found.parent, found.state) == ("Volcano", "root", "Open")
+    above = [an_object(VOLCANO, "Queue", "team", spec={"parent": "root"}), an_object(VOLCANO, "Queue", "root", spec={})]
+    found = the_queue(queues_of([queue, *above, top, *gangs], {}), "default")
+    assert (found.program, found.parent, found.state) == ("Volcano", "team < root", "Open")
     assert found.shares == (QueueShare("", "cpu", "8", "4", ""),)
-    assert [(one.name, one.position) for one in found.work] == [("runs", 0), ("high", 1), ("low", 2)]
+    assert [(one.name, one.position) for one in found.work] == [("runs", 0), ("some", 0), ("high", 1), ("low", 2)]
     assert found.work[-1].job == "Job.batch.volcano.sh/ml/same"
 
 

@@ -58,6 +58,14 @@ def test_a_pod_without_a_known_cause_is_told_by_the_last_rule() -> None:
     assert found.code == "NOT_READY"
 
 
+def test_a_pod_that_has_failed_was_started() -> None:
+    pod = replace(a_pod("train-x1", phase="Failed"), reason="Error", ready=0, owner_kind="Job", owner_name="train")
+    job = WorkloadFacts(uid="j", kind="Job", namespace="default", name="train", state="failed", message="Too often")
+    (found,) = problems_in(replace(a_snapshot([a_node()], [pod]), workloads={"Job default/train": job}))
+    assert (found.title, found.code) == ("Job default/train", "JOB_FAILED")
+    assert "cannot be started" not in found.text
+
+
 def test_a_healthy_cluster_has_no_problems() -> None:
     past = an_event("FailedScheduling", type_="Warning")
     assert problems_in(a_snapshot([a_node()], [a_pod()], [past])) == []

@@ -458,11 +458,17 @@ def test_a_loss_that_is_none_is_quoted_with_its_line_where_others_stand_before_i
             " request (4) > maximum capacity (1)",
             "which can never hold it",
         ),
+        ("resource nvidia.com/gpu unavailable in ClusterQueue", "which has no quota of a resource"),
     ],
 )
 def test_a_job_that_a_queue_can_never_hold_is_not_told_to_wait(message: str, words: str) -> None:
     (found,) = why(workload("Pending", f"couldn't assign flavors to pod set main: {message}"))
     assert words in found.headline
+
+
+def test_a_namespace_that_a_queue_does_not_take_is_not_told_to_wait() -> None:
+    (found,) = why(workload("Pending", "Workload namespace doesn't match ClusterQueue selector"))
+    assert "whose ClusterQueue does not take this namespace" in found.headline
 
 
 def test_a_node_whose_kubelet_never_reported_has_not_been_lost() -> None:

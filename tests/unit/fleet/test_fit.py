@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actions.fleet.fit import Fit, PodSet, fit_of, kueue_refusal, quota_refusal
+from actions.fleet.fit import Fit, PodSet, fit_of, kueue_pause, kueue_refusal, quota_refusal
 from actions.fleet.instance_types import InstanceTable
 from actions.fleet.placement import Document, space_of, spaces_of
 
@@ -150,21 +150,45 @@ def a_queue(quota: str, **spec: Any) -> dict[str, Document]:
     return {"all": {"spec": {"resourceGroups": [{"flavors": [flavor]}], **spec}}}
 
 
+GPU_JOB = PodSet("train", a_pod(gpus(8)), 2, 1, "mine", 2)
+MASTER = PodSet("lead", a_pod(gpus(1)), 1, 1, "mine", 1)
+TO_ALL = {"mine": {"spec": {"clusterQueue": "all"}}}
+TWO = {"flavors": [{"name": name, "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "16"}]} for name in "ab"]}
+
+
 @pytest.mark.parametrize(
-    ("clusters", "reason"),
+    ("groups", "clusters", "reason"),
     [
-        (a_queue("16"), ""),
-        (a_queue("8"), "request > maximum capacity (16 > 8)"),
-        (a_queue("8", cohort="lab"), ""),
-        ({}, ""),
+        ([GPU_JOB], a_queue("16"), ""),
+        ([GPU_JOB], a_queue("8"), "train: insufficient quota for nvidia.com/gpu in flavor on-demand, request > maximum"
+         " capacity (16 > 8)"),
+        ([GPU_JOB], a_queue("8", cohort="lab"), ""),
+        ([GPU_JOB], {}, ""),
+        ([MASTER, GPU_JOB], a_queue("17"), ""),
+        ([MASTER, GPU_JOB], a_queue("16"), "train: insufficient quota for nvidia.com/gpu in flavor on-demand,"
+         " previously considered podsets requests (1) + current podset request > maximum capacity (16 > 16)"),
+        ([MASTER, GPU_JOB], {"all": {"spec": {"resourceGroups": [TWO]}}}, ""),
+        ([PodSet("train", a_pod(gpus(8)), 2, 1, "mine", 1)], a_queue("8"), ""),
+        ([PodSet("train", a_pod({"aws.amazon.com/neuron": "1"}), queue="mine")], a_queue("8"),
+         "train: resource aws.amazon.com/neuron unavailable in ClusterQueue"),
+        ([PodSet("train", a_pod({"cpu": "1"}), queue="mine")], a_queue("8"), ""),
     ],
-)
-def test_a_queue_that_can_never_admit_it(clusters: dict[str, Document], reason: str) -> None:
-    group = PodSet("train", a_pod(gpus(8)), 2, 2, queue="mine")
-    found = kueue_refusal(group, {"mine": {"spec": {"clusterQueue": "all"}}}, clusters)
-    assert reason in found
-    assert bool(found) is bool(reason)
-    assert kueue_refusal(group, {}, clusters) == "LocalQueue mine doesn't exist"
+    ids=["as many", "fewer", "borrowed", "not seen", "together", "too few together", "two flavors", "in part",
+         "not covered", "may be left out"],
+)  # fmt: skip
+def test_a_queue_that_can_never_admit_it(groups: list[PodSet], clusters: dict[str, Document], reason: str) -> None:
+    words = f"couldn't assign flavors to pod set {reason}" if reason else ""
+    assert kueue_refusal(groups, TO_ALL, clusters) == words
+    assert kueue_refusal(groups, {}, clusters) == "LocalQueue mine doesn't exist"
+
+
+STOPPED = {"status": {"conditions": [{"type": "Active", "status": "False", "reason": "Stopped"}]}}
+
+
+def test_a_queue_that_admits_nothing_now() -> None:
+    assert kueue_pause(GPU_JOB, TO_ALL, a_queue("8")) == ""
+    assert kueue_pause(GPU_JOB, TO_ALL, {"all": STOPPED}) == "ClusterQueue all is inactive"
+    assert kueue_pause(GPU_JOB, {"mine": TO_ALL["mine"] | STOPPED}, {}) == "LocalQueue mine is inactive"
 
 
 def of_class(operator: str, *values: str) -> Document:

@@ -15,8 +15,9 @@ from tests.support.builders import ShownCluster, a_node, a_pod, a_snapshot, cons
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
 from tui.feeds.services import ConsoleServices
-from tui.panes.nodes import NodesPane
+from tui.panes.nodes import NodesPane, _as_many_as_fit
 from tui.panes.pods import PodsPane
+from tui.present.cells import Span
 from tui.present.subject import Subject
 from tui.textual_private import screen_text
 
@@ -170,3 +171,10 @@ async def test_panes_that_follow_changes_end_where_the_last_picture_is() -> None
                 assert row is not None
                 assert row.node == node
                 assert row.usage == picture.usage.get(name, row.usage)
+
+
+@pytest.mark.parametrize(("clusters", "shown", "end"), [(5, 6, "c4"), (7, 8, "c6"), (9, 8, "and 3 more clusters")])
+def test_no_cluster_is_left_out_of_the_totals_without_a_word(clusters: int, shown: int, end: str) -> None:
+    lines = _as_many_as_fit([(Span("all"),), *((Span(f"c{number}"),) for number in range(clusters))])
+    assert len(lines) == shown
+    assert lines[-1][0].text.startswith(end)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -294,3 +295,23 @@ class Cancelled(Stage):
 
     def pod_selector(self) -> str:
         return "eksml-run=run"
+
+
+def a_pod(labels: Mapping[str, str], *environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "env": list(environment)}]}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "rank"),
+    [
+        (a_pod({}), 0),
+        (a_pod({"batch.kubernetes.io/job-completion-index": "3"}), 3),
+        (a_pod({"training.kubeflow.org/replica-index": "0"}, {"name": "RANK", "value": "1"}), 1),
+        (a_pod({"batch.kubernetes.io/job-completion-index": "2"}, {"name": "RANK", "valueFrom": {}}), 2),
+        (a_pod({"jobset.sigs.k8s.io/job-global-index": "1", "batch.kubernetes.io/job-completion-index": "0"}), 1),
+        (a_pod({"volcano.sh/task-index": "-1"}), 0),
+    ],
+    ids=["plain", "job", "worker-0 beside a master", "variable from elsewhere", "jobset", "no number"],
+)
+def test_of_the_pods_of_a_job_one_has_rank_0(pod: dict[str, Any], rank: int) -> None:
+    assert collectors._rank_of(pod) == rank

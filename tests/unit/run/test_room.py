@@ -21,7 +21,7 @@ from actions.run.doctor.room import NodesAndQueues, groups_of, room_of
 from actions.run.doctor.train_jobs import with_jobs_of
 from actions.run.state.records import CheckResult
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
-from tests.unit.fleet.test_fit import EIGHT, ON_DEMAND, P5, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
+from tests.unit.fleet.test_fit import EIGHT, ON_DEMAND, P5, STOPPED, TOLERANT, a_node, a_pod, a_pool, a_queue, gpus
 from tests.unit.run.test_doctor import a_launch
 
 TYPES = InstanceTable.load()
@@ -29,7 +29,7 @@ M5 = a_node("core", "m5.large")
 
 
 def a_group(requests: dict[str, str] | None = None, *, count: int = 1, queue: str = "", **spec: Any) -> PodSet:
-    return PodSet("train", a_pod(requests, **spec), count, count, queue)
+    return PodSet("train", a_pod(requests, **spec), count, count, queue, count)
 
 
 def taken(count: int) -> Document:
@@ -74,6 +74,18 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             " being added.",
         ),
         (
+            a_group(gpus(8) | {"memory": "3000Gi"}),
+            NodesAndQueues([M5, EIGHT]),
+            CheckResult.FAILED,
+            "No node fits train: 2 Insufficient memory, 1 Insufficient nvidia.com/gpu.",
+        ),
+        (
+            a_group(gpus(8) | {"hugepages-2Mi": "32Gi"}),
+            NodesAndQueues([M5, EIGHT]),
+            CheckResult.FAILED,
+            "No node has the hugepages free that the pod asks for; EFA exchanges memory through them.",
+        ),
+        (
             a_group(gpus(8)),
             NodesAndQueues([M5], adds_groups=True),
             CheckResult.UNKNOWN,
@@ -111,6 +123,18 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             "Workload train waits in queue other that is not there: LocalQueue other doesn't exist.",
         ),
         (a_group(gpus(8), queue="other"), NodesAndQueues([EIGHT]), CheckResult.PASSED, "They fit on 1 node"),
+        (
+            a_group(gpus(8), queue="mine"),
+            NodesAndQueues([EIGHT], local_queues=MINE, cluster_queues={"all": a_queue("8")["all"] | STOPPED}),
+            CheckResult.UNKNOWN,
+            "Workload train waits in queue mine that admits nothing now: ClusterQueue all is inactive.",
+        ),
+        (
+            a_group({"memory": "5GB"}),
+            NodesAndQueues([EIGHT]),
+            CheckResult.FAILED,
+            "What its pods request cannot be read: '5GB' is not an amount.",
+        ),
     ],
 )
 def test_what_the_doctor_says_of_room(group: PodSet, cluster: NodesAndQueues, result: CheckResult, said: str) -> None:
@@ -205,6 +229,23 @@ def test_each_kind_has_a_number_of_pods_of_its_own(kind: str, spec: Document, co
     job = {"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": "train"}, "spec": spec}
     groups = groups_of([job], "default")
     assert [(group.count, group.least) for group in groups] == counts
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "annotation", "admitted"),
+    [
+        ("Job", {"parallelism": 4, "template": WORKER}, "", 4),
+        ("Job", {"parallelism": 4, "template": WORKER}, "2", 2),
+        ("LeaderWorkerSet", {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": WORKER}}, "", 4),
+        ("Deployment", {"replicas": 3, "template": WORKER}, "", 1),
+    ],
+)
+def test_a_queue_admits_all_pods_of_a_job_at_once(kind: str, spec: Document, annotation: str, admitted: int) -> None:
+    row = kind_of(kind)
+    metadata = {"name": "train", "annotations": {"kueue.x-k8s.io/job-min-parallelism": annotation}}
+    job = {"apiVersion": row.api_version, "kind": row.kind, "metadata": metadata, "spec": spec}
+    (group,) = groups_of([job], "default")
+    assert (group.admitted, group.job) == (admitted, f"{kind}/train")
 
 
 RUNTIME = {

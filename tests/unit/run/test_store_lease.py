@@ -20,7 +20,7 @@ from actions.run.state.view import RunView
 from actions.run.store import lease as leases
 from actions.run.store.access import StoreAccess
 from actions.run.store.copy import become_original, fetch_run
-from actions.run.store.lease import LeaseHeldError, claim_lease, renew_lease, take_lease
+from actions.run.store.lease import claim_lease, renew_lease, take_lease
 from actions.run.store.objects import LEASE, LeaseDocument, RunStatus, RunStore, StoreLease, TakenError
 from actions.run.store.publish import Publisher
 from actions.run.store.rows import append_to_store, read_rows
@@ -197,65 +197,6 @@ def test_of_two_copies_of_a_folder_one_has_the_lease_though_all_names_are_equal(
             run.close()
 
     run_virtually(work(), has_sockets=True)
-
-
-def test_the_lease_ages_by_the_stores_clock_and_ends(home: Proxy, tmp_path: Path) -> None:
-    async def work() -> None:
-        store: RunStore = opened()
-        run_id = f"lease-{abs(hash(tmp_path)):x}"
-        assert await store.lease(run_id) is None
-        lease = await take_lease(store, run_id, ANNA, after=None, holder="a")
-        found = await store.lease(run_id)
-        assert found is not None
-        assert found.is_live
-        assert (found.epoch, found.owner) == (1, ANNA)
-        home.clock_offset_seconds = 31
-        aged = await store.lease(run_id)
-        assert aged is not None
-        assert not aged.is_live
-        assert aged.age_seconds >= 30
-        lease = await renew_lease(store, run_id, lease)  # late, and nobody has taken it
-        taken = await take_lease(store, run_id, BEN, after=await store.lease(run_id), holder="b")
-        assert taken.epoch == 2
-        with pytest.raises(ConflictError, match="ben@laptop-2 has taken over"):
-            await renew_lease(store, run_id, lease)
-        with pytest.raises(ConflictError):
-            await take_lease(store, run_id, ANNA, after=found)
-        with pytest.raises(ConflictError):
-            await claim_lease(store, run_id, ANNA, epoch=1, holder="a", status=RunStatus())
-        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b", status=RunStatus())).epoch == 2
-        home.clock_offset_seconds = 0
-        with pytest.raises(LeaseHeldError, match="ben@laptop-2 has renewed") as held:  # the same folder elsewhere
-            await claim_lease(store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus())
-        with pytest.raises(LeaseHeldError):  # no sign since
-            await claim_lease(
-                store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus(), held=held.value.lease
-            )
-        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b", status=RunStatus())).epoch == 2
-        with pytest.raises(TakenError, match="a copy of its folder"):  # it lives
-            await claim_lease(
-                store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus(), held=held.value.lease
-            )
-        home.clock_offset_seconds = 31
-        assert (await claim_lease(store, run_id, BEN, epoch=2, holder="b/restarted", status=RunStatus())).epoch == 2
-        store.close()
-
-    asyncio.run(work())
-
-
-def test_a_renewal_whose_answer_was_lost_is_no_conflict(home: Proxy, tmp_path: Path) -> None:
-    async def work() -> None:
-        store = opened()
-        run_id = f"lost-{abs(hash(tmp_path)):x}"
-        lease = await take_lease(store, run_id, ANNA, after=None, holder="a")
-        home.loses_answers, home.applies = True, lambda method, path: method == "PUT"
-        with pytest.raises(Exception, match="did not answer"):
-            await renew_lease(store, run_id, lease)
-        home.mend()
-        assert (await renew_lease(store, run_id, lease)).tag != lease.tag
-        store.close()
-
-    asyncio.run(work())
 
 
 def test_a_store_that_refuses_our_own_lease_does_not_give_it_to_another_machine(home: Proxy, tmp_path: Path) -> None:

@@ -149,6 +149,12 @@ def test_the_time_that_the_caller_knows_goes_before_that_of_the_line() -> None:
     assert {finding.at for finding in found if isinstance(finding, Point)} == {12.0}
 
 
+def test_torchrun_numbers_the_processes_of_a_node() -> None:
+    """`tail_log.py` of PyTorch prints the local rank: on the second node the first process is `rank0`, too."""
+    line = b"[rank0]:[titan] 2026-11-29 15:10:01,421 - root - INFO - step:  1  loss: 12.5"
+    assert [[point.rank for point in read_log(line, rank=node)] for node in (0, 1)] == [[0], [1]]
+
+
 def test_ray_workers_are_known_by_the_ranks_that_ray_announces() -> None:
     announced = "(TorchTrainer pid=1) - (node_id=7, ip=10.0.0.1, pid=364) world_rank=3, local_rank=0, node_rank=0"
     prefix = "(RayTrainWorker pid=364, ip=10.0.0.1) "

@@ -13,7 +13,7 @@ from actions.base.decoding import json_document
 from actions.base.errors import MissingError
 from actions.base.wording import aligned_text, rough_duration
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.queues import QueuedWork, QueueList, WorkQueue, fetch_queues
+from actions.cluster.queues import OF_NAMESPACE, QueuedWork, QueueList, WorkQueue, fetch_queues
 from tui.cli.tables.output import print_table
 from tui.cli.target import ask_cluster
 from tui.present.subject import parse_subject
@@ -34,7 +34,8 @@ def print_queues(options: Namespace) -> int:
     """
 
     async def ask(session: KubeSession) -> QueueList:
-        return await fetch_queues(session, options.namespace)
+        options.namespace = session.namespace
+        return await fetch_queues(session, session.namespace)
 
     found = ask_cluster(options, ask)
     for remark in found.remarks:
@@ -42,7 +43,7 @@ def print_queues(options: Namespace) -> int:
     if options.job:
         print_table(
             options.output,
-            table=lambda: _places_text(_places(found, options)),
+            table=lambda: _places_text(found, _places(found, options)),
             document=lambda: json_document(_places(found, options)),
             fields=WORK_FIELDS,
         )
@@ -57,7 +58,7 @@ def print_queues(options: Namespace) -> int:
 
 
 def _places(found: QueueList, options: Namespace) -> list[QueuedWork]:
-    subject = parse_subject(options.job, default_namespace=options.namespace or "default")
+    subject = parse_subject(options.job, default_namespace=options.namespace)
     places = found.places_of(subject.kind, subject.namespace, subject.name)
     if not places:
         hint = "Queues and what is in them: eksml-tui queues."
@@ -65,16 +66,21 @@ def _places(found: QueueList, options: Namespace) -> list[QueuedWork]:
     return places
 
 
-def _places_text(places: Sequence[QueuedWork]) -> str:
+def _places_text(found: QueueList, places: Sequence[QueuedWork]) -> str:
     """Return a sentence for each place, with what is before it."""
+    parts = {queue.name for queue in found.queues if queue.order == OF_NAMESPACE}
     lines: list[str] = []
     for one in places:
+        queue = one.queue or one.local_queue or "?"
         if not one.position:
-            lines.append(f"{one.key} is {one.state} in queue {one.queue or one.local_queue or '?'}.")
+            lines.append(f"{one.key} is {one.state} in queue {queue}.")
         else:
-            lines.append(f"{one.key} is number {one.position} in queue {one.queue or '?'}.")
+            part = ", of what may be seen" if one.queue in parts else ""
+            lines.append(f"{one.key} is number {one.position} in queue {queue}{part}.")
+        unseen = max(0, one.position - 1 - len(one.ahead))
         lines += [f"  {one.reason}"] if one.reason else []
-        lines += [f"  {place + 1}. {key}" for place, key in enumerate(one.ahead)]
+        lines += [f"  {'-' if unseen else f'{place}.'} {key}" for place, key in enumerate(one.ahead, 1)]
+        lines += [f"  - {unseen} more that may not be seen"] if unseen else []
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -90,8 +96,8 @@ def _queues_text(found: QueueList) -> str:
 
 
 def _quota_rows(queue: WorkQueue) -> list[tuple[str, ...]]:
-    counts = (str(sum(one.state == "admitted" for one in queue.work)), str(len(queue.pending)), queue.state)
-    names = (queue.name, queue.program, queue.parent or "-")
+    counts = (*(str(sum(one.state == state for one in queue.work)) for state in ("admitted", "pending")), queue.state)
+    names = (queue.name or "?", queue.program, queue.parent or "-")
     shares = [(one.flavor, one.resource, one.quota, one.used, one.borrowed) for one in queue.shares]
     return [(*names, *(cell or "-" for cell in share), *counts) for share in shares or [("",) * 5]]
 

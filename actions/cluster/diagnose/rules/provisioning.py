@@ -453,8 +453,12 @@ def _unknown(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
 
 
 def _is_special(refusal: SchedulingRefusal) -> bool:
-    """Return whether nodes have too few accelerators or EFA adapters."""
-    return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
+    """Return whether nodes have too few accelerators or EFA adapters, and none of them lacks only something else."""
+    return any(map(_is_special_name, refusal.short_of())) and not refusal.has_free(_is_special_name)
+
+
+def _is_special_name(resource: str) -> bool:
+    return resource == EFA or is_accelerator(resource)
 
 
 def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:

@@ -46,6 +46,16 @@ _UNTIL = (
         "Ask for less, or raise the quota of its ClusterQueue: kubectl describe clusterqueue.",
     ),
     (
+        re.compile(r"resource \S{1,120} unavailable in ClusterQueue"),
+        ", which has no quota of a resource",
+        "Ask for what its ClusterQueue covers, or have the resource added there: kubectl describe clusterqueue.",
+    ),
+    (
+        re.compile(r"doesn't match ClusterQueue selector"),
+        " whose ClusterQueue does not take this namespace",
+        "Use another queue, or have the namespaceSelector of its ClusterQueue changed: kubectl describe clusterqueue.",
+    ),
+    (
         re.compile(r"Queue \S{1,120} (?:doesn't|does not) exist|Queue \S{1,120} not found"),
         " that is not there",
         "Correct the label kueue.x-k8s.io/queue-name, or make the queue: kubectl get localqueues,clusterqueues -A.",

@@ -6,7 +6,7 @@ Source: kube-scheduler's `FitError` (v1.5–1.34), Karpenter's provisioner (v0.3
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ _PREEMPTION = re.compile(
 _REASON = re.compile(r"(?:^|, )(?:(\d{1,9}) )?(.+?)(?=, \d{1,9} |$)", re.DOTALL)
 _PREDICATES = re.compile(r"No nodes are available that match all of the (?:following )?predicates:+ (.*)", re.DOTALL)
 _PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d{1,9})\)")
+_SHORT = "Insufficient "
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
@@ -36,8 +37,16 @@ class SchedulingRefusal(msgspec.Struct, frozen=True):
 
     def short_of(self) -> dict[str, int]:
         """Count nodes by the resource that they have too little of."""
-        word = "Insufficient "
-        return {reason[len(word) :]: count for reason, count in self.reasons.items() if reason.startswith(word)}
+        return {reason[len(_SHORT) :]: count for reason, count in self.reasons.items() if reason.startswith(_SHORT)}
+
+    def has_free(self, is_meant: Callable[[str], bool]) -> bool:
+        """Return whether a node has enough of the resources that are meant, and only too little of others.
+
+        kube-scheduler names all resources that a node is short of, or one other objection to it.
+        """
+        meant = [count for name, count in self.short_of().items() if is_meant(name)]
+        others = sum(count for reason, count in self.reasons.items() if not reason.startswith(_SHORT))
+        return bool(meant) and "nodes are unavailable" not in self.message and self.nodes - others > max(meant)
 
     def taints(self) -> dict[str, int]:
         """Count nodes by the key of the taint that the pod does not tolerate, empty if the message does not name it."""

@@ -390,6 +390,7 @@ def _accelerators(evidence: Evidence, refused: list[SchedulingRefusal]) -> Itera
             quotes_of(claimed),
             "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
         )
+    refused = [one for one in refused if not one.has_free(is_accelerator)]
     short = [one for one in refused if _lacks_accelerators(one)] or [one for one in refused if _lacks_devices(one)]
     if not short:
         return

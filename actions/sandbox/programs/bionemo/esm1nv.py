@@ -241,14 +241,6 @@ def _running_mean(curve: LossCurve, step: int) -> float:
 
 def _problem(container: ContainerView, settings: Esm1nvSettings) -> str:
     """Return a traceback if the run cannot start here, empty if it can."""
-    if settings.processes > len(container.gpus):
-        return (
-            "Traceback (most recent call last):\n"
-            '  File "/workspace/bionemo/examples/protein/esm1nv/pretrain.py", line 61, in main\n'
-            "    trainer = setup_trainer(cfg, callbacks=callbacks)\n"
-            "RuntimeError: CUDA error: invalid device ordinal\n"
-            "CUDA kernel errors might be asynchronously reported at some other API call.\n"
-        )
     if not container.files.names(f"{settings.dataset}/train"):
         return (
             "Traceback (most recent call last):\n"

@@ -21,12 +21,9 @@ from actions.sandbox.programs.nemo.gpt_settings import (
     PARAMETERS,
     WATCHDOG_SECONDS,
     GptSettings,
-    closed_by_peer,
     gpt_settings,
     missing_data,
     missing_vocabulary,
-    no_device,
-    no_locked_memory,
     out_of_memory,
     watchdog,
 )
@@ -87,20 +84,11 @@ class _GptPod:
         """Run from the rendezvous to the last step."""
         container, settings = self._container, self._settings
         yield ProgramStep(0.1, rendezvous=Rendezvous(f"{container.namespace}/{group_of(container)}", settings.nodes))
-        for problem in (
-            no_device(settings, container),
-            missing_vocabulary(settings, container),
-        ):
-            if problem:
-                yield ProgramStep(2.0, problem, is_error=True)
-                return 1
-        yield from self._connect()
-        problem = no_locked_memory(settings, container, rank=self._first_rank)
+        problem = missing_vocabulary(settings, container)
         if problem:
-            yield ProgramStep(1.0, problem, is_error=True)
+            yield ProgramStep(2.0, problem, is_error=True)
             return 1
-        if settings.trainer_nodes != settings.nodes:
-            return (yield from self._hang(1))
+        yield from self._connect()
         yield from self._build()
         problem = out_of_memory(settings, device=self._container.seed % settings.processes)
         if problem:
@@ -111,11 +99,15 @@ class _GptPod:
         return 0
 
     def end_after_loss(self) -> Program:
-        """End after the loss of a peer: at once over sockets; over EFA the collective never ends."""
-        if not self._settings.efa_interfaces:
-            yield ProgramStep(2.0, closed_by_peer(self._first_rank, self._container), is_error=True)
-            return 1
-        return (yield from self._hang(max(1, self._step) * _SEQUENCES_A_STEP))
+        """Hang after the loss of a peer in a collective, which never ends; the watchdogs notice after ten minutes."""
+        sequence = max(1, self._step) * _SEQUENCES_A_STEP
+        yield ProgramStep(load=GpuLoad(100, round(self._settings.needed_mib)))
+        yield ProgramStep(WATCHDOG_SECONDS)
+        stamp = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%m%d %H:%M:%S.%f")
+        for rank in self._ranks():
+            yield ProgramStep(0.1, watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
+        self._code = -6
+        return 1
 
     def last_lines(self) -> str:
         """Return torchrun's last lines."""
@@ -129,7 +121,7 @@ class _GptPod:
         """Print NCCL's start, rank by rank."""
         settings = self._settings
         network = NcclTransport(
-            version="2.20.3+cuda12.2" if settings.efa_interfaces else "2.19.4+cuda12.2",
+            version="2.20.3+cuda12.2",
             efa_interfaces=settings.efa_interfaces,
             platform=self._container.instance_type,
             protocol="RDMA",
@@ -222,16 +214,6 @@ class _GptPod:
                 files.remove(f"{folder}/{old}")
         for ending in (".ckpt", "-last.ckpt"):
             files.write(f"{folder}/{name}{ending}", b"", size_bytes=int(PARAMETERS * _BYTES_SAVED))
-
-    def _hang(self, sequence: int) -> Program:
-        """Hang in the collective with this number, which never ends; the watchdogs notice after ten minutes."""
-        yield ProgramStep(load=GpuLoad(100, round(self._settings.needed_mib)))
-        yield ProgramStep(WATCHDOG_SECONDS)
-        stamp = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%m%d %H:%M:%S.%f")
-        for rank in self._ranks():
-            yield ProgramStep(0.1, watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
-        self._code = -6
-        return 1
 
     def _leave_files(self) -> None:
         for name in (

@@ -21,7 +21,6 @@ _VOCABULARY = 51200
 _ACTIVATION_BYTES = 34
 """For each token, layer and hidden unit."""
 _UTILISATION = 0.45
-_SOCKETS_SLOW_DOWN = 3.2
 _DIVERGING_RATE = 0.004
 _MIB = 1 << 20
 
@@ -36,10 +35,8 @@ class GptSettings(TrainerSettings, frozen=True, kw_only=True):
     pipeline_parallel: int
     sequence: int
     vocabulary: str
-    trainer_nodes: int
     gpu: GpuModel
     efa_interfaces: int
-    """Those that NCCL can use: given to the pod, and the image has the plugin."""
 
     @property
     def data_parallel(self) -> int:
@@ -50,9 +47,7 @@ class GptSettings(TrainerSettings, frozen=True, kw_only=True):
     def step_seconds(self) -> float:
         """The duration of an optimiser step."""
         work = 6 * PARAMETERS * self.global_batch * self.sequence
-        seconds = work / (self.world_size * self.gpu.dense_tflops * 1e12 * _UTILISATION)
-        is_slowed = self.nodes > 1 and not self.efa_interfaces
-        return seconds * (_SOCKETS_SLOW_DOWN if is_slowed else 1.0)
+        return work / (self.world_size * self.gpu.dense_tflops * 1e12 * _UTILISATION)
 
     @property
     def validation_seconds(self) -> float:
@@ -99,20 +94,13 @@ def gpt_settings(container: ContainerView) -> GptSettings:
         vocabulary=given.get("model.tokenizer.vocab_file", "/fsx_shared/data/bpe/vocab.json"),
         results=given.get("exp_manager.explicit_log_dir", "/fsx_shared/results/gpt3_5b/results"),
         nodes=nodes,
-        trainer_nodes=int(given.get("trainer.num_nodes", str(nodes))),
         processes=processes_of(given.get("--nproc_per_node", ""), container),
         gpu=model_of(container.instance_type),
-        efa_interfaces=container.efa_interfaces if _has_plugin(container) else 0,
+        efa_interfaces=container.efa_interfaces,
     )
 
 
-def _has_plugin(container: ContainerView) -> bool:
-    """Return whether the image has aws-ofi-nccl: NVIDIA's own has not."""
-    return not container.image.startswith("nvcr.io/")
-
-
 WATCHDOG_SECONDS = 600.0
-_CLOSING = "terminate called after throwing an instance of 'c10::DistBackendError'\n"
 
 
 def missing_data(container: ContainerView) -> str:
@@ -133,19 +121,6 @@ def missing_data(container: ContainerView) -> str:
     return ""
 
 
-def no_device(settings: GptSettings, container: ContainerView) -> str:
-    """Return the error of more processes than devices; empty if there are enough."""
-    if settings.processes <= len(container.gpus):
-        return ""
-    return (
-        "Traceback (most recent call last):\n"
-        '  File "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py", line 36, in main\n'
-        "    trainer = MegatronTrainerBuilder(cfg).create_trainer()\n"
-        "RuntimeError: CUDA error: invalid device ordinal\n"
-        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
-    )
-
-
 def missing_vocabulary(settings: GptSettings, container: ContainerView) -> str:
     """Return the tokenizer's traceback if its vocabulary is missing; empty if it is there."""
     if container.files.file(settings.vocabulary):
@@ -156,21 +131,6 @@ def missing_vocabulary(settings: GptSettings, container: ContainerView) -> str:
         "_build_tokenizer\n"
         "    self.tokenizer = get_nmt_tokenizer(\n"
         f"FileNotFoundError: [Errno 2] No such file or directory: '{settings.vocabulary}'\n"
-    )
-
-
-def no_locked_memory(settings: GptSettings, container: ContainerView, *, rank: int) -> str:
-    """Return NCCL's error for EFA without the right to lock memory; empty if the pod has it, or there is no EFA."""
-    if not settings.efa_interfaces or "IPC_LOCK" in container.capabilities:
-        return ""
-    return (
-        f"{container.pod}:103:414 [0] register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory (type ="
-        " 2) for device 0. RC: -12, Error: Cannot allocate memory\n"
-        f"[rank{rank}]: Traceback (most recent call last):\n"
-        f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "
-        "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1691, unhandled system error, NCCL version 2.20.3\n"
-        f"[rank{rank}]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device "
-        "error.\n"
     )
 
 
@@ -189,29 +149,17 @@ def watchdog(rank: int, *, sequence: int, moment: str) -> str:
 
     Args:
         rank: Whose.
-        sequence: Number of the collective; 1 for the first.
+        sequence: Number of the collective.
         moment: As `0301 12:00:00.000000`.
     """
     first = f"[rank{rank}]:[E{moment} ProcessGroupNCCL.cpp"
-    kind = "BROADCAST" if sequence == 1 else "ALLREDUCE"
     ran = int(WATCHDOG_SECONDS * 1000) + 81 + rank
     return (
         f"{first}:523] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, "
-        f"OpType={kind}, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for {ran} milliseconds before "
-        "timing out.\n"
+        f"OpType=ALLREDUCE, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for {ran} milliseconds "
+        "before timing out.\n"
         f"{first}:1537] [PG 0 Rank {rank}] Timeout at NCCL work: {sequence}, last enqueued NCCL work: {sequence + 3}, "
-        f"last completed NCCL work: {-1 if sequence == 1 else sequence - 1}.\n"
+        f"last completed NCCL work: {sequence - 1}.\n"
         f"{first}:1182] [PG 0 Rank {rank}] To avoid data inconsistency, we are taking the entire process down.\n"
-        + _CLOSING
-    )
-
-
-def closed_by_peer(rank: int, container: ContainerView) -> str:
-    """Return the error of a rank that finds its socket closed: another one has died."""
-    return (
-        f"{container.pod}:103:414 [0] socket.cpp:46 NCCL WARN Net : Connection closed by remote peer\n"
-        f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "
-        "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1691, remote process exited or there was a network error\n"
-        f"[rank{rank}]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
-        "prematurely.\n" + _CLOSING
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
     )

@@ -52,11 +52,10 @@ def cores_of(container: ContainerView, load: Load, moment: float) -> list[Core]:
     """All cores of the container's devices at `moment` (seconds since the epoch), in order."""
     known = load_of(load)
     cores = []
-    for place, device in enumerate(container.neurons):
+    for device in container.neurons:
         for part in range(CORES_OF_A_DEVICE):
             index = device * CORES_OF_A_DEVICE + part
-            is_busy = known.cores is None or place * CORES_OF_A_DEVICE + part < known.cores
-            cores.append(Core(index, device, *_use_of(known if is_busy else NeuronLoad(), index, moment)))
+            cores.append(Core(index, device, *_use_of(known, index, moment)))
     return cores
 
 

@@ -7,9 +7,7 @@ Source: AWS Neuron SDK guide; captured records of trn1 (one runtime under traini
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,32 +22,28 @@ from actions.sandbox.programs.neuron.cores import (
 )
 from actions.sandbox.programs.program import ContainerView, Load, Program, ProgramStep
 
-_DEFAULT_PERIOD_SECONDS = 5.0
+_PERIOD_SECONDS = 5.0
 _HOST_BYTES = 512 << 30
 _HOST_USED_BYTES = 96 << 30
 _SHARES = (("constants", 0.06), ("model_code", 0.15), ("model_shared_scratchpad", 0.09), ("runtime_memory", 0.0))
 """Shares of a core's memory; tensors have the rest."""
 
 
-def run_neuron_monitor(
-    container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
-) -> Program:
-    """Run `neuron-monitor`, with `-c FILE` for its configuration.
+def run_neuron_monitor(container: ContainerView, load: Callable[[], Load], now: Callable[[], float]) -> Program:
+    """Run `neuron-monitor`.
 
     Args:
         container: The one with the devices.
         load: Returns their present load.
         now: Seconds since the epoch.
-        argv: The arguments after the program's name.
     """
     if not container.neurons:
         yield ProgramStep(text="neuron-monitor: No neuron device found\n", is_error=True)
         return 1
-    period = _period_of(container, argv)
     yield ProgramStep(text=_json_line(_first_record(container)))
     while True:
-        yield ProgramStep(period)
-        yield ProgramStep(text=_json_line(record(container, load(), now(), period)))
+        yield ProgramStep(_PERIOD_SECONDS)
+        yield ProgramStep(text=_json_line(record(container, load(), now(), _PERIOD_SECONDS)))
 
 
 def record(container: ContainerView, load: Load, moment: float, period: float) -> dict[str, Any]:
@@ -60,11 +54,11 @@ def record(container: ContainerView, load: Load, moment: float, period: float) -
         {
             "neuron_device_index": device,
             "mem_ecc_corrected": 0,
-            "mem_ecc_uncorrected": known.uncorrected_errors if place == 0 else 0,
+            "mem_ecc_uncorrected": 0,
             "sram_ecc_uncorrected": 0,
             "sram_ecc_corrected": 0,
         }
-        for place, device in enumerate(container.neurons)
+        for device in container.neurons
     ]
     return _first_record(container) | {
         "neuron_runtime_data": [_runtime(cores, known.utilisation_percent, period)] if known.command else [],
@@ -175,13 +169,3 @@ def _vcpu(user: float) -> dict[str, float]:
 
 def _json_line(one: dict[str, Any]) -> str:
     return json.dumps(one, separators=(",", ":")) + "\n"
-
-
-def _period_of(container: ContainerView, argv: Sequence[str]) -> float:
-    """Return the seconds of the configuration's `period`, such as `2s`; one that cannot be read counts as not given."""
-    path = next((after for before, after in itertools.pairwise(argv) if before in ("-c", "--config-file")), "")
-    found = container.files.file(path) if path else None
-    given = re.search(rb'"period"\s*:\s*"(\d+(?:\.\d+)?)(ms|s|m)"', found.content) if found else None
-    if given is None:
-        return _DEFAULT_PERIOD_SECONDS
-    return max(0.1, float(given[1]) * {b"ms": 0.001, b"s": 1.0, b"m": 60.0}[given[2]])

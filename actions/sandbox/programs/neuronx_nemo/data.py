@@ -9,9 +9,7 @@ Source:
 
 from __future__ import annotations
 
-import argparse
 import posixpath
-from typing import NoReturn
 
 from actions.sandbox.programs.neuronx_nemo.node import SCRIPTS, SOURCES, ScriptParameters, write_scripts
 from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
@@ -27,8 +25,6 @@ _DOWNLOAD_SECONDS = 1.2
 """For each part."""
 _GATED = "meta-llama/"
 _TOKENISER = "preprocess_data_for_megatron.py"
-_USAGE = 2
-"""The exit code of argparse."""
 
 
 def configures(container: ContainerView) -> bool:
@@ -162,47 +158,10 @@ def tokenises(container: ContainerView) -> bool:
     return _TOKENISER in container.command_line
 
 
-class _ArgumentsRefused(Exception):
-    """Raised for arguments that argparse does not take; its text is what it prints."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise _ArgumentsRefused(f"usage: {self.prog} [-h] …\n{self.prog}: error: {message}\n")
-
-
-def _tokeniser_parser() -> argparse.ArgumentParser:
-    """Return a parser with the flags of `preprocess_data_for_megatron.py`."""
-    made = _Parser(prog=_TOKENISER)
-    for name in ("input", "tokenizer-library", "output-prefix"):
-        made.add_argument(f"--{name}", required=True)
-    for name in ("tokenizer-type", "tokenizer-model", "vocab-file", "files-filter", "merge-file", "delimiter"):
-        made.add_argument(f"--{name}")
-    for name in ("workers", "chunk_size", "log-interval"):
-        made.add_argument(f"--{name}", type=int)
-    for name in (
-        "split-sentences", "keep-newlines", "text_file", "append-eod", "retrieval-db", "need-pad-id", "preproc-folder",
-        "apply-ftfy",
-    ):  # fmt: skip
-        made.add_argument(f"--{name}", action="store_true")
-    made.add_argument("--json-keys", nargs="+")
-    made.add_argument("--dataset-impl", choices=["lazy", "cached", "mmap", "retmmap"])
-    return made
-
-
-def _words_behind(container: ContainerView, script: str) -> list[str]:
-    words = list(container.argv)
-    return words[next(index for index, word in enumerate(words) if word.endswith(script)) + 1 :]
-
-
 def tokenise(container: ContainerView) -> Program:
     """Count documents until all are done, and leave the two files that the training maps."""
-    try:
-        given = _tokeniser_parser().parse_args(_words_behind(container, _TOKENISER))
-    except _ArgumentsRefused as refusal:
-        yield ProgramStep(2.0, str(refusal), is_error=True)
-        return _USAGE
-    text, tokenizer, prefix = given.input, given.tokenizer_type, given.output_prefix
+    given = dict(word.split("=", 1) for word in container.argv if "=" in word)
+    text, tokenizer, prefix = given["--input"], given["--tokenizer-type"], given["--output-prefix"]
     missing = _missing(container, text, tokenizer)
     if missing:
         yield ProgramStep(2.0, f"Traceback (most recent call last):\n{missing}\n", is_error=True)

@@ -179,14 +179,6 @@ def _mkdir(context: ProcessContext, arguments: Sequence[str], _given: str) -> Pr
     return 0
 
 
-def _touch(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
-    yield ProgramStep()
-    for path in arguments:
-        if context.container.files.file(_path(context, path)) is None:
-            context.container.files.write(_path(context, path), b"")
-    return 0
-
-
 def _rm(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     is_forced, code = any(word.startswith("-") and "f" in word for word in arguments), 0
     for path in arguments:
@@ -238,23 +230,14 @@ def _false(_context: ProcessContext, _arguments: Sequence[str], _given: str) -> 
     return 1
 
 
-def _whoami(_context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from _print("root\n"))
-
-
-def _uname(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
-    kernel = f"Linux {context.container.pod} 5.10.234-225.910.amzn2.x86_64 x86_64 GNU/Linux"
-    return (yield from _print((kernel if "-a" in arguments else "Linux") + "\n"))
-
-
 def _nvidia_smi(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     if arguments[:1] == ["nvlink"]:
         return (yield from run_nvlink(context.container, context.busy_seconds(), arguments[1:]))
     return (yield from run_nvidia_smi(context.container, context.load, context.now, arguments))
 
 
-def _neuron_monitor(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from run_neuron_monitor(context.container, context.load, context.now, arguments))
+def _neuron_monitor(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_neuron_monitor(context.container, context.load, context.now))
 
 
 def _fi_info(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
@@ -269,9 +252,9 @@ def _mpirun(context: ProcessContext, arguments: Sequence[str], _given: str) -> P
 _EVERYWHERE: dict[str, Command] = {
     "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": grep,
     "find": find, "stat": stat,
-    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": df, "sleep": _sleep,
+    "test": _test, "[": _test, "mkdir": _mkdir, "rm": _rm, "df": df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
-    "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
+    "true": _true, "false": _false, "cd": _cd, ":": _true,
     "mpirun": _mpirun, "mpiexec": _mpirun, "fi_info": _fi_info, "aws": aws,
 }  # fmt: skip
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
-import re
 from collections.abc import Sequence
 from typing import TypeVar
 from zlib import crc32
@@ -126,14 +125,12 @@ def _path(context: ProcessContext, path: str) -> str:
     return posixpath.normpath(posixpath.join(context.folder, path))
 
 
-_GREP_LETTERS = "EFHchinqv"
+_GREP_LETTERS = "EHv"
 _INPUT = "(standard input)"
-_BASIC = re.compile(r"(\[\^?\]?[^]]*\]|\\[^(){}|+?])|\\?[(){}|+?]")
-"""In a basic expression: a set or another escape, which stay; or a sign that is one only behind a backslash."""
 
 
 def grep(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
-    """`grep [-EFHchinqv] PATTERN [FILE]…`, with expressions of RE2's language; anything else is refused."""
+    """`grep [-EHv] PATTERN [FILE]…`, with expressions of RE2's language; anything else is refused."""
     words = [word for word in arguments if not word.startswith("-")]
     letters = "".join(word[1:] for word in arguments if word.startswith("-"))
     unknown = next((letter for letter in letters if letter not in _GREP_LETTERS), "")
@@ -142,11 +139,11 @@ def grep(context: ProcessContext, arguments: Sequence[str], given: str) -> Progr
         yield ProgramStep(text=f"{problem}\n", is_error=True)
         return 2
     try:
-        pattern = compile_pattern(_expression(words[0], letters))
+        pattern = compile_pattern(words[0])
     except PatternError as error:
         yield ProgramStep(text=f"grep: {words[0]}: {error}\n", is_error=True)
         return 2
-    code, is_named = 1, "h" not in letters and ("H" in letters or len(words) > 2)
+    code, is_named = 1, "H" in letters or len(words) > 2
     for name in words[1:] or [_INPUT]:
         found = context.container.files.file(_path(context, name)) if words[1:] else None
         if words[1:] and found is None:
@@ -155,30 +152,13 @@ def grep(context: ProcessContext, arguments: Sequence[str], given: str) -> Progr
             continue
         text = found.content.decode(errors="replace") if found else given
         lines = [
-            (number, line)
-            for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1)
+            line
+            for line in (text.removesuffix("\n").split("\n") if text else ())
             if pattern.search(line) != ("v" in letters)
         ]
         code = 0 if lines and code == 1 else code
-        yield ProgramStep(text=_grep_report(lines, letters, f"{name}:" if is_named else ""))
+        yield ProgramStep(text="".join(f"{f'{name}:' if is_named else ''}{line}\n" for line in lines))
     return code
-
-
-def _expression(pattern: str, letters: str) -> str:
-    """Return what a pattern of `grep` is as an extended expression."""
-    if "F" in letters:
-        pattern = re.escape(pattern)
-    elif "E" not in letters:
-        pattern = _BASIC.sub(lambda found: found[1] or (found[0][1:] or f"\\{found[0]}"), pattern)
-    return f"(?i){pattern}" if "i" in letters else pattern
-
-
-def _grep_report(lines: Sequence[tuple[int, str]], letters: str, head: str) -> str:
-    if "q" in letters:
-        return ""
-    if "c" in letters:
-        return f"{head}{len(lines)}\n"
-    return "".join(f"{head}{f'{number}:' if 'n' in letters else ''}{line}\n" for number, line in lines)
 
 
 _POLL_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""An API server for tests, with a kubelet that answers at once."""
+"""An API server for tests, without a kubelet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
-from actions.cluster.remote.exec import Channel
 from actions.sandbox.apiserver.app import create_app
 from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
-from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, FaultHook
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.model.keys import AccessKey
 from actions.sandbox.model.kubelet_api import (
@@ -30,43 +29,27 @@ ACCESS_KEY = AccessKey("AKIAAAAAAAAAAAAAAAAA", "secret")
 NO_MORE_TOKENS: Mapping[str, User] = {}
 
 
-class EchoKubelet:
-    """Logs a line for every argument; `exec` of `cat` echoes, of `exit N` ends with N."""
-
-    async def _lines(self, texts: Sequence[str]) -> AsyncIterator[bytes]:
-        for text in texts:
-            yield f"{text}\n".encode()
+class NoKubelet:
+    """No container runs: what is asked of one is another test's, on the whole cluster."""
 
     def log_chunks(self, source: ContainerLogRef, request: PodLogOptions) -> AsyncIterator[bytes]:
-        if source.previous:
-            raise KeyError(source.container)
-        asked = f"tail={request.tail_lines} since={request.since_ns}"
-        return self._lines([f"{source.namespace}/{source.pod}/{source.container}", asked])
+        raise KeyError(source.container)
 
     async def exec(
         self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
     ) -> int:
-        if argv[0] == "absent":
-            raise ContainerNotRunning(container)
-        while argv[0] == "cat" and (data := await streams.read()):
-            await streams.write(Channel.STDOUT, data)
-        return int(argv[1]) if argv[0] == "exit" else 0
+        raise ContainerNotRunning(container)
 
     async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
-        if port == 1:
-            raise ContainerNotRunning("connection refused")
-        while data := await stream.read():
-            await stream.write(data)
+        raise ContainerNotRunning("connection refused")
 
 
 @asynccontextmanager
-async def an_api(
-    *, store: Store | None = None, faults: FaultHook = NO_FAULTS, tokens: Mapping[str, User] = NO_MORE_TOKENS
-) -> AsyncIterator[Client]:
+async def an_api(*, store: Store | None = None, tokens: Mapping[str, User] = NO_MORE_TOKENS) -> AsyncIterator[Client]:
     """A client of a running API server that has the namespace `default`."""
     users = {"administrators": ADMINISTRATOR, **tokens}
     app = create_app(
-        store or Store(), EchoKubelet(), faults, tokens=users, access_key=ACCESS_KEY, bookmark_seconds=0.05
+        store or Store(), NoKubelet(), NO_FAULTS, tokens=users, access_key=ACCESS_KEY, bookmark_seconds=0.05
     )
     async with TestClient(TestServer(app), headers=TOKEN) as client:
         await create(client, "/api/v1/namespaces", {"metadata": {"name": "default"}})
@@ -81,16 +64,11 @@ async def create(client: Client, path: str, body: dict[str, Any]) -> dict[str, A
     return made
 
 
-async def patch(client: Client, path: str, body: Any, *, kind: str, **query: str) -> tuple[int, dict[str, Any]]:
-    """PATCH an object in one of the ways: merge, json, strategic, apply."""
-    types = {
-        "merge": "application/merge-patch+json",
-        "json": "application/json-patch+json",
-        "strategic": "application/strategic-merge-patch+json",
-        "apply": "application/apply-patch+yaml",
-    }
-    data, headers = msgspec.json.encode(body), {"Content-Type": types[kind]}
-    answer = await client.patch(path, data=data, headers=headers, params=query)
+async def patch(client: Client, path: str, body: Any, *, kind: str = "merge") -> tuple[int, dict[str, Any]]:
+    """PATCH an object: by merge, or strategically."""
+    prefix = "strategic-" if kind == "strategic" else ""
+    headers = {"Content-Type": f"application/{prefix}merge-patch+json"}
+    answer = await client.patch(path, data=msgspec.json.encode(body), headers=headers)
     return answer.status, await answer.json()
 
 

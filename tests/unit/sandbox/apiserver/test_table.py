@@ -57,19 +57,6 @@ def test_a_pod_on_its_way_out_is_terminating_and_one_in_init_says_how_far() -> N
     assert cells("pods", starting)["Status"] == "Init:1/2"
 
 
-def test_a_job_shows_its_state_completions_and_duration() -> None:
-    times = {"startTime": "2026-11-21T10:00:00Z", "completionTime": "2026-11-21T10:02:30Z"}
-    status = {"succeeded": 3, "conditions": [{"type": "Complete", "status": "True"}], **times}
-    row = cells("jobs", {"spec": {"completions": 3}, "status": status})
-    assert (row["Status"], row["Completions"], row["Duration"]) == ("Complete", "3/3", "2m30s")
-
-
-def test_a_cordoned_node_says_so() -> None:
-    status = {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.33.5"}}
-    row = cells("nodes", {"spec": {"unschedulable": True}, "status": status})
-    assert (row["Status"], row["Roles"], row["Version"]) == ("Ready,SchedulingDisabled", "<none>", "v1.33.5")
-
-
 def test_a_custom_resource_has_the_columns_of_its_definition() -> None:
     columns = (
         {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
@@ -117,29 +104,6 @@ def test_rarer_types_have_the_columns_of_kubectl_too() -> None:
     assert cells("storageclasses", default)["Name"] == "x (default)"
     selecting = {"spec": {"template": {"spec": {"nodeSelector": {"b": "2", "a": "1"}}}}}
     assert cells("daemonsets", selecting)["Node Selector"] == "a=1,b=2"
-
-
-COLUMNS = {
-    "events": "Last Seen,Type,Reason,Object,Message|Subobject,Source,First Seen,Count,Name",
-    "persistentvolumes": "Name,Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,VolumeAttributesClass,"
-    "Reason,Age|VolumeMode",
-    "cronjobs": "Name,Schedule,Timezone,Suspend,Active,Last Schedule,Age|Containers,Images,Selector",
-    "clusterrolebindings": "Name,Role,Age|Users,Groups,ServiceAccounts",
-    "priorityclasses": "Name,Value,Global-Default,Age,PreemptionPolicy|",
-    "endpointslices": "Name,AddressType,Ports,Endpoints,Age|",
-    "validatingwebhookconfigurations": "Name,Webhooks,Age|",
-}
-"""Of `printers.go` in Kubernetes 1.32: those that are always shown, and those for wide tables."""
-
-
-@pytest.mark.parametrize("plural", COLUMNS)
-def test_built_in_kinds_have_the_columns_of_the_real_server(plural: str) -> None:
-    resource = next(one for one in builtin_types() if one.plural == plural)
-    definitions = table_of(resource, [], now=NOW, include="None", metadata={})["columnDefinitions"]
-    shown, wide = (
-        ",".join(c["name"] for c in definitions if bool(c["priority"]) is is_wide) for is_wide in (False, True)
-    )
-    assert f"{shown}|{wide}" == COLUMNS[plural]
 
 
 def test_cells_of_kinds_that_bind() -> None:

@@ -61,15 +61,6 @@ async def test_what_is_not_served_is_refused_by_name(tmp_path: Path) -> None:
             await _ask(account, "fsx", "describe_backups")
 
 
-async def test_a_quota_is_large_enough_for_a_rehearsal(tmp_path: Path) -> None:
-    async with whole_cluster(tmp_path):
-        account = account_of(tmp_path)
-        asked = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
-        quota = (await _ask(account, "service-quotas", "get_service_quota", **asked))["Quota"]
-        assert quota["QuotaCode"] == "L-DB2E81BA"
-        assert quota["Value"] > 768  # vCPUs of 16 g5.12xlarge
-
-
 async def test_who_has_not_the_accounts_key_is_refused(tmp_path: Path) -> None:
     async with whole_cluster(tmp_path):
         account = {**account_of(tmp_path), "AWS_ACCESS_KEY_ID": "AKIABBBBBBBBBBBBBBBB"}

@@ -21,7 +21,7 @@ from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
 from actions.base.files import shipped_blueprints
 from actions.sandbox.clientkit.client import ApiClient
-from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
+from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, Document
 from actions.sandbox.locate import CREDENTIALS
 from actions.sandbox.terraform.simulation import RootNodeGroup
 from tests.support import polling
@@ -120,7 +120,7 @@ async def test_the_sandboxes_terraform_makes_a_node_group_with_the_accounts_key(
         await asyncio.to_thread(group.unmake)
         assert "simulated" not in (await eks.ask("list_nodegroups"))["nodegroups"]
         (tmp_path / CREDENTIALS).write_text("[default]\naws_access_key_id = another\naws_secret_access_key = s\n")
-        with pytest.raises(RefusedError, match="403"):
+        with pytest.raises(RefusedError, match="CreateNodegroup"):
             await asyncio.to_thread(group.make)
 
 
@@ -190,58 +190,6 @@ async def test_nodes_come_with_their_devices_and_go_with_the_group(
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
             await eks.until("accelerated", "never")
         assert await nodes_of(client) == []
-
-
-async def test_devices_are_withdrawn_when_their_plugin_goes(tmp_path: Path) -> None:
-    async with account(tmp_path) as (client, eks):
-        await eks.ask("create_nodegroup", **a_group("trn1.32xlarge"))
-        await eks.until("accelerated", "ACTIVE")
-        name = (await nodes_of(client))[0]["metadata"]["name"]
-        told = {EFA: "8", NEURON: "16"}.items()
-        await until(client, NODES, name, lambda node: told <= (node or {})["status"]["allocatable"].items())
-        await client.session.request(
-            "DELETE", "/apis/apps/v1/namespaces/kube-system/daemonsets/aws-efa-k8s-device-plugin"
-        )
-        node = await until(client, NODES, name, lambda node: (node or {})["status"]["allocatable"].get(EFA) == "0")
-        assert node["status"]["allocatable"][NEURON] == "16"
-
-
-async def test_pods_are_drained_before_the_instances_end(tmp_path: Path) -> None:
-    async with account(tmp_path) as (client, eks):
-        await eks.ask("create_nodegroup", **a_group("g5.8xlarge", labels={"pool": "here"}))
-        await eks.until("accelerated", "ACTIVE")
-        container = {"name": "main", "image": "busybox:1", "command": ["sleep", "100000"]}
-        spec = {"nodeSelector": {"pool": "here"}, "containers": [container]}
-        await client.create(PODS, {"metadata": {"name": "one", "namespace": "default"}, "spec": spec})
-        await until(client, PODS, "default/one", lambda pod: (pod or {})["status"].get("phase") == "Running")
-        await eks.ask("delete_nodegroup", nodegroupName="accelerated")
-        await until(client, PODS, "default/one", lambda pod: pod is None)
-        events = (await client.session.get("/api/v1/namespaces/default/events"))["items"]
-        assert ("one", "Evicted") in {(event["involvedObject"]["name"], event["reason"]) for event in events}
-
-
-async def test_a_node_of_another_type_under_the_name_of_one_that_is_gone_is_of_its_own_type(tmp_path: Path) -> None:
-    seen = []
-    async with account(tmp_path) as (client, eks):
-        for number, instance_type in enumerate(("g5.8xlarge", "p4de.24xlarge")):
-            await eks.ask("create_nodegroup", **a_group(instance_type, labels={"accelerator": "nvidia"}))
-            await eks.until("accelerated", "ACTIVE")
-            (node,) = await nodes_of(client)
-            limits = {"resources": {"limits": {GPU: "1"}}}
-            container = {"name": "main", "image": "nvidia/cuda:12", "command": ["nvidia-smi", "-L"], **limits}
-            spec = {"nodeSelector": {"accelerator": "nvidia"}, "restartPolicy": "Never", "containers": [container]}
-            await client.create(PODS, {"metadata": {"name": f"look-{number}", "namespace": "default"}, "spec": spec})
-            key = f"default/look-{number}"
-            await until(client, PODS, key, lambda pod: (pod or {})["status"].get("phase") == "Succeeded")
-            log = (await client.session.request("GET", f"{PODS.path(key)}/log")).decode()
-            seen.append((node["metadata"]["name"], "A100" in log, "A10G" in log, log))
-            await client.delete(PODS, key)
-            await eks.ask("delete_nodegroup", nodegroupName="accelerated")
-            with pytest.raises(ClientError, match="ResourceNotFoundException"):
-                await eks.until("accelerated", "never")
-    (first, *g5, _), (second, *p4de, _) = seen
-    assert first == second
-    assert (g5, p4de) == ([False, True], [True, False]), seen
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.remote.exec import run_in_pod
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.conditions import condition_of, is_true
 from actions.sandbox.clientkit.kinds import JOBS, PODS, Document
@@ -91,20 +90,6 @@ async def test_a_job_that_is_deleted_counts_its_pods_to_the_end(tmp_path: Path) 
         assert "deletionTimestamp" in left["metadata"]
 
 
-async def test_a_crashing_container_backs_off_and_keeps_its_previous_log(tmp_path: Path) -> None:
-    async with whole_cluster(tmp_path) as client:
-        await client.create(PODS, _pod("crashing", "echo attempt; exit 1"))
-        pod = await until(client, PODS, "default/crashing", lambda one: _restarts(one) >= 2)
-        status = pod["status"]["containerStatuses"][0]
-        assert status["lastState"]["terminated"]["exitCode"] == 1
-        assert await _log(client, "crashing", previous="true") == "attempt\n"
-
-
-def _restarts(pod: Document | None) -> int:
-    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
-    return int(statuses[0].get("restartCount", 0))
-
-
 _MISSING_CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]}
 
 
@@ -124,28 +109,3 @@ async def test_the_scheduler_says_why_a_pod_waits(tmp_path: Path, spec: Document
         condition = condition_of(pod, "PodScheduled") or {}
         assert condition["reason"] == "Unschedulable"
         assert condition["message"].startswith(f"0/2 nodes are available: {told}")
-
-
-async def test_exec_answers_with_output_and_exit_code(tmp_path: Path) -> None:
-    async with whole_cluster(tmp_path) as client:
-        await client.create(PODS, _pod("shell", "sleep infinity"))
-        await until(
-            client, PODS, "default/shell", lambda one: ((one or {}).get("status") or {}).get("phase") == "Running"
-        )
-        session = client.session
-        result = await run_in_pod(session, "default", "shell", "main", ["sh", "-c", "echo hi; ls /nowhere; exit 4"])
-        assert (result.stdout, result.exit_code) == (b"hi\n", 4)
-        assert b"No such file or directory" in result.stderr
-        missing = await run_in_pod(session, "default", "shell", "main", ["nvidia-smi"])
-        assert missing.exit_code == 127
-        assert b"executable file not found" in missing.stderr
-
-
-async def test_a_deleted_pod_is_gone_after_its_program_ended(tmp_path: Path) -> None:
-    async with whole_cluster(tmp_path) as client:
-        await client.create(PODS, _pod("brief", "sleep infinity"))
-        await until(
-            client, PODS, "default/brief", lambda one: ((one or {}).get("status") or {}).get("phase") == "Running"
-        )
-        await client.delete(PODS, "default/brief")
-        await until(client, PODS, "default/brief", lambda one: one is None)

@@ -64,15 +64,3 @@ def test_the_neuron_exporter_has_the_cores_that_runtimes_hold() -> None:
     ratios = values(page, "neuroncore_utilization_ratio")
     assert list(ratios) == ["0", "1", "2", "3"]
     assert 0.85 < min(ratios.values()) <= 1
-
-
-def test_an_idle_node_has_no_runtime_and_an_ended_exporter_no_port() -> None:
-    exporter = an_exporter(NEURON, "trn1.32xlarge")
-    program = program_of(context(exporter))
-    next(program)
-    service = exporter.network.find("default/exporter-x", 8000)
-    assert service is not None
-    assert values(service.answer("GET", "/metrics", b"").body, "neuroncore_utilization_ratio") == {}
-    assert service.answer("GET", "/other", b"").status == 404
-    program.close()
-    assert exporter.network.find("default/exporter-x", 8000) is None

@@ -65,10 +65,6 @@ def test_sixteen_ranks_on_p5_reach_the_captured_peak() -> None:
     assert reading.rows[-1].out_of_place.busbw == pytest.approx(480, rel=0.03)
 
 
-def test_only_rank_0_prints_the_table() -> None:
-    assert _played(_rank(1)).text == ""
-
-
 def test_info_says_that_it_goes_over_efa_and_without_interfaces_over_sockets() -> None:
     assert _reading(_rank(NCCL_DEBUG="INFO")).is_efa
     slow = _reading(_rank(efa=0, NCCL_DEBUG="INFO"))
@@ -77,35 +73,11 @@ def test_info_says_that_it_goes_over_efa_and_without_interfaces_over_sockets() -
     assert slow.peak_busbw < 2.5
 
 
-def test_nothing_is_checked_without_c_1() -> None:
-    assert not _reading(_rank(command="all_reduce_perf -b 8 -e 1M -c 0")).is_checked
-
-
 def test_efa_without_remote_read_aborts_where_it_is_required() -> None:
     outcome = _played(_rank(FI_EFA_USE_DEVICE_RDMA="1"))
     assert outcome.exit_code == 134
     assert "FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability." in outcome.err
     assert _played(_rank(instance_type="p4d.24xlarge", efa=4, FI_EFA_USE_DEVICE_RDMA="1")).exit_code == 0
-
-
-def test_memory_that_cannot_be_registered_ends_the_test() -> None:
-    outcome = _played(_rank(FI_EFA_SET_CUDA_SYNC_MEMOPS="1"))
-    assert outcome.exit_code == 1
-    assert "NET/OFI Unable to register memory" in outcome.err
-
-
-def test_more_processes_than_devices_are_refused_in_the_tests_words() -> None:
-    outcome = _played(_rank(command="all_reduce_perf -g 2"))
-    assert outcome.exit_code == 1
-    assert read_nccl(outcome.text).error.startswith("Invalid number of GPUs: 2 requested but only 1 were found.")
-
-
-def test_a_protocol_that_the_hardware_does_not_keep_gives_wrong_values() -> None:
-    outcome = _played(_rank(NCCL_PROTO="LL128", command="all_reduce_perf -b 8 -e 1M"))
-    reading = read_nccl(outcome.text)
-    assert outcome.exit_code == 1
-    assert reading.out_of_bounds is not None
-    assert not reading.out_of_bounds.ok
 
 
 def test_a_rank_whose_peer_is_lost_says_so() -> None:

@@ -7,7 +7,6 @@ import re
 from functools import cache
 
 import pytest
-from msgspec.structs import replace
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
@@ -21,10 +20,9 @@ from actions.cluster.diagnose.rules.last_error import last_error
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.nemo.gpt_settings import gpt_settings
-from actions.sandbox.programs.program import ContainerView, GpuLoad
+from actions.sandbox.programs.program import ContainerView
 from actions.sandbox.programs.pytorch import lightning_bar
-from actions.telemetry.log_reader import LogReader, read_log
-from actions.telemetry.points import TrainingProgress
+from actions.telemetry.log_reader import read_log
 from tests.unit.sandbox.programs.containers import MOMENT, Outcome, context, run
 
 _OWN_IMAGE = "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-aws@sha256:" + "a" * 64
@@ -83,7 +81,6 @@ def a_trainer(
         gpus=tuple(range(int(limits["nvidia.com/gpu"]))),
         efa_interfaces=int(limits["vpc.amazonaws.com/efa"]),
         instance_type=binding.text("instance_type"),
-        capabilities=tuple(container["securityContext"]["capabilities"]["add"]),
         started_at=MOMENT,
         seed=1,
     )
@@ -113,10 +110,6 @@ def code_of(outcome: Outcome) -> str:
     return findings[0].code.value if findings else ""
 
 
-def losses(text: str) -> list[float]:
-    return [float(value) for value in re.findall(r"reduced_train_loss=([\d.]+)", text)]
-
-
 def test_a_bar_is_drawn_as_the_captured_one() -> None:
     metrics: dict[str, float | str] = {
         "v_num": "",
@@ -132,61 +125,6 @@ def test_a_bar_is_drawn_as_the_captured_one() -> None:
         ", v_num=, reduced_train_loss=2.600, global_step=2e+3, consumed_samples=1.28e+6, train_step_timing in s=1.900, "
         "val_loss=2.800]"
     )
-
-
-def test_rank_0_draws_a_falling_loss_and_saves_what_it_validates() -> None:
-    container = a_trainer()
-    outcome = run(program_of(context(container)))
-    assert outcome.exit_code == 0
-    found = losses(outcome.err)
-    assert sum(found[-10:]) < sum(found[:10])
-    assert 9.0 < found[-1] < found[0] < 11.2
-    assert re.findall(r"global step (\d+): 'val_loss'", outcome.err) == ["20", "40"]
-    names = container.files.names("/fsx_shared/results/gpt3_5b/results/checkpoints")
-    assert [name.partition("-step=")[2] for name in names] == [
-        "20-consumed_samples=640.0.ckpt",
-        "40-consumed_samples=1280.0-last.ckpt",
-        "40-consumed_samples=1280.0.ckpt",
-    ]
-    assert "`Trainer.fit` stopped: `max_steps=40` reached." in outcome.err
-
-
-def test_our_log_reader_finds_loss_validation_step_time_and_samples() -> None:
-    points = read_log(run(program_of(context(a_trainer()))).text.encode())
-    assert [point.step for point in points if point.metric == "train_loss"] == list(range(40))
-    assert len([point for point in points if point.metric == "val_loss"]) == 2
-    assert [point.value for point in points if point.metric == "consumed_samples"][-1] == 1280
-    seconds = [point.value for point in points if point.metric == "step_time_s"]
-    assert seconds[0] == pytest.approx(gpt_settings(a_trainer()).step_seconds, rel=0.05)
-
-
-def test_the_second_node_has_ranks_8_to_15_and_draws_no_bar() -> None:
-    first = run(program_of(context(a_trainer())))
-    other = run(program_of(context(a_trainer(worker=1))))
-    assert "Epoch" not in other.text
-    assert [f"rank {rank} nranks 16" in other.out for rank in range(6, 17)] == [False] * 2 + [True] * 8 + [False]
-    assert abs(first.seconds - other.seconds) < 5
-
-
-def test_all_gpus_are_kept_busy_with_the_memory_that_the_step_takes() -> None:
-    loads = [load for load in run(program_of(context(a_trainer()))).loads if isinstance(load, GpuLoad)]
-    busiest = max(loads, key=lambda load: load.memory_mib)
-    assert busiest.utilisation_percent > 90
-    assert 40_000 < busiest.memory_mib < 81_000
-
-
-def test_nccl_says_that_it_uses_efa() -> None:
-    text = run(program_of(context(a_trainer(instance_type="p5.48xlarge")))).out
-    assert "Selected Provider is efa (found 32 nics)" in text
-    assert "Using network AWS Libfabric" in text
-
-
-def test_the_image_without_the_plugin_talks_over_sockets_and_is_slow() -> None:
-    given = a_trainer(image="nvcr.io/nvidia/nemo:24.01.framework")
-    outcome = run(program_of(context(given)), for_seconds=60)
-    assert "Using network Socket" in outcome.out
-    assert gpt_settings(given).step_seconds > 3 * gpt_settings(a_trainer()).step_seconds
-    assert code_of(outcome) == "EFA_NOT_USED"
 
 
 def test_the_published_run_takes_about_the_time_that_its_configuration_allows_it() -> None:
@@ -209,24 +147,11 @@ def test_a_missing_file_of_the_data_is_named_before_anything_starts() -> None:
     assert "my-gpt3_04_text_document.bin is missing or empty" in outcome.err
 
 
-def test_made_up_tokens_need_no_files_but_a_vocabulary() -> None:
-    assert run(program_of(context(a_trainer(with_vocabulary(), data="sample")))).exit_code == 0
-    outcome = run(program_of(context(a_trainer(MemoryVolume(), data="sample"))))
-    assert outcome.exit_code == 1
-    assert "No such file or directory: '/fsx_shared/data/bpe/vocab.json'" in outcome.err
-
-
 def test_a_learning_rate_far_too_high_ends_in_nan() -> None:
     points = read_log(run(program_of(context(a_trainer(learning_rate=0.05)))).text.encode())
     values = [point.value for point in points if point.metric == "train_loss"]
     assert math.isnan(values[-1])
     assert not math.isnan(values[0])
-
-
-def test_efa_without_the_right_to_lock_memory_is_told_by_the_plugin() -> None:
-    outcome = run(program_of(context(replace(a_trainer(), capabilities=()))))
-    assert outcome.exit_code == 1
-    assert code_of(outcome) == "EFA_MEMORY"
 
 
 def test_a_lost_peer_is_noticed_by_the_watchdogs_after_ten_minutes() -> None:
@@ -237,53 +162,12 @@ def test_a_lost_peer_is_noticed_by_the_watchdogs_after_ten_minutes() -> None:
     assert "exitcode  : -6 (SIGABRT)" in outcome.err
 
 
-def test_a_lost_peer_is_noticed_at_once_over_sockets() -> None:
-    container = a_trainer(image="nvcr.io/nvidia/nemo:24.01.framework")
-    outcome = run(program_of(context(container)), lose_a_peer_after=50)
-    assert outcome.exit_code == 1
-    assert outcome.seconds < 60
-    assert "ncclRemoteError" in outcome.err
-
-
-def test_a_trainer_that_expects_other_nodes_hangs_in_its_first_collective() -> None:
-    container = a_trainer()
-    argv = tuple("trainer.num_nodes=4" if word.startswith("trainer.num_nodes") else word for word in container.argv)
-    outcome = run(program_of(context(replace(container, argv=argv))))
-    assert "SeqNum=1," in outcome.err
-    assert code_of(outcome) == "NCCL_TIMEOUT"
-
-
 def test_a_second_attempt_goes_on_from_the_newest_checkpoint() -> None:
     volume = with_tokens()
     run(program_of(context(a_trainer(volume))), for_seconds=56)
     second = run(program_of(context(a_trainer(volume))))
     assert "Restored all states from the checkpoint of step 20" in second.out
     assert re.findall(r"global step (\d+): 'val_loss'", second.err) == ["40"]
-
-
-def test_the_same_seed_prints_the_same_run() -> None:
-    assert run(program_of(context(a_trainer()))) == run(program_of(context(a_trainer())))
-
-
-def test_three_steps_make_files_that_a_look_finds_after_each() -> None:
-    volume = with_vocabulary()
-    folder = "/opt/NeMo-Megatron-Launcher/pile_dataprep/"
-    for script in ("download.py", "extract.py", "preprocess.py"):
-        for rank in range(4):
-            container = a_process(folder + script, "file_numbers=0-5", volume=volume, rank=rank, size=4)
-            assert run(program_of(context(container))).exit_code == 0
-        look = a_look(script.removesuffix(".py"), 5, volume)
-        assert run(program_of(context(look))).out.endswith(f"files are there after {script.removesuffix('.py')}\n")
-    assert len([name for name in volume.files if name.endswith(".bin")]) == 6
-
-
-def test_tokenisation_tells_how_far_it_is() -> None:
-    volume = with_vocabulary()
-    volume.put("/data/00.jsonl", b"{}")
-    container = a_process("/x/pile_dataprep/preprocess.py", "file_numbers=0-0", volume=volume)
-    text = run(program_of(context(container))).err
-    assert text.count("documents (") == 6
-    assert "Processed 210000 documents" in text
 
 
 def test_a_missing_vocabulary_is_only_noticed_by_the_look_at_the_files() -> None:
@@ -303,35 +187,3 @@ def test_a_download_that_is_refused_is_noticed_before_anything_is_extracted() ->
     look = run(program_of(context(a_look("download", 1, volume))))
     assert (step.exit_code, look.exit_code) == (0, 1)
     assert last_error(Evidence(logs=(Log(text=step.text + look.text),))).startswith("curl: (22) The requested URL")
-
-
-def test_finished_downloads_are_taken_up() -> None:
-    volume = MemoryVolume()
-    container = a_process("/x/pile_dataprep/download.py", "file_numbers=0-1", volume=volume)
-    first, second = run(program_of(context(container))), run(program_of(context(container)))
-    assert "already exists, skipping download" in second.out
-    assert second.seconds < first.seconds / 5
-
-
-@pytest.mark.parametrize(
-    ("url", "code"), [("https://huggingface.co/openai-community/gpt2/resolve/main", 0), ("https://x/y", 22)]
-)
-def test_the_vocabulary_is_fetched_once_or_curl_says_why_not(url: str, code: int) -> None:
-    volume = MemoryVolume()
-    container = ContainerView(
-        namespace="default",
-        pod="nemo-vocabulary-x",
-        name="vocabulary",
-        image="public.ecr.aws/amazonlinux/amazonlinux:2023",
-        argv=("bash", "-c", "for name in vocab.json merges.txt; do"),
-        environment={"VOCABULARY_URL": url, "VOCABULARY_DIR": "/fsx_shared/data/bpe"},
-        files=FileView({"/fsx_shared": volume}),
-    )
-    assert run(program_of(context(container))).exit_code == code
-    if not code:
-        assert run(program_of(context(container))).out == "vocab.json is there\nmerges.txt is there\n"
-
-
-def test_progress_of_the_tokenisation_is_read() -> None:
-    found = LogReader().feed("[1,3]<stderr>:Processed 35000 documents (3511.70 docs/s, 21.5267 MB/s).")
-    assert found == [TrainingProgress("documents", 35000, None, per_second=3511.7, rank=3)]

@@ -77,29 +77,6 @@ def test_a_container_sees_its_own_device_only_as_number_0() -> None:
     assert outcome.out == "0, 00000000:00:1D.0, 3032, 23028\n"
 
 
-def test_a_header_and_units_are_there_unless_they_are_not_wanted() -> None:
-    lines = _ask("--query-gpu=name,utilization.gpu,power.draw", "--format=csv").out.splitlines()
-    assert lines[0] == "name, utilization.gpu [%], power.draw [W]"
-    assert lines[1].startswith("NVIDIA A10G, 9")
-    assert lines[1].endswith(" W")
-
-
-def test_an_idle_device_is_cool_and_empty() -> None:
-    outcome = _ask("--query-gpu=utilization.gpu,memory.used,pstate", "--format=csv,noheader", load=GpuLoad())
-    assert outcome.out == "0 %, 0 MiB, P8\n"
-
-
-def test_one_unknown_field_fails_the_whole_query() -> None:
-    outcome = _ask("--query-gpu=index,bogus_field", "--format=csv")
-    assert outcome.exit_code == 2
-    assert outcome.out == 'Field "bogus_field" is not a valid field to query.\n\n'
-
-
-def test_it_repeats_until_it_is_ended() -> None:
-    outcome = _ask("--query-gpu=index", "--format=csv,noheader", "-l", "2", for_seconds=5)
-    assert outcome.out == "0\n0\n0\n"
-
-
 def test_there_is_none_without_a_device() -> None:
     outcome = _ask(gpus=())
     assert outcome.exit_code == 127
@@ -136,17 +113,6 @@ def test_links_are_listed_as_two_real_devices_list_them(argv: tuple[str, ...], r
     outcome = _nvlink(*argv)
     assert outcome.exit_code == 0
     assert _form(outcome.out) == _form((RECORDED / f"nvlink_{recorded}.txt").read_text())
-
-
-def test_links_carry_what_busy_devices_send_to_each_other() -> None:
-    def sent(**more: object) -> int:
-        return sum(map(int, re.findall(r"Data [TR]x: (\d+)", _nvlink("-gt", "d", **more).out)))  # type: ignore[arg-type]
-
-    assert sent() == 0
-    assert sent(busy=20.0) == 2 * sent(busy=10.0) > 0
-    assert sent(busy=20.0, gpus=(0,)) == 0, "it has no other one"
-    assert _nvlink("-gt", "d", instance_type="g5.12xlarge", busy=20.0).out == ""
-    assert _nvlink("-x").exit_code == 1
 
 
 def test_the_consoles_script_for_traffic_is_answered_in_a_container() -> None:
