@@ -1,8 +1,8 @@
 """YAML that people write: read strictly, with the line of every node kept for error messages.
 
-Refused: aliases and anchors (a 400-byte file can expand without end), duplicate keys, more than `MAX_BYTES`,
-`MAX_DEPTH` or `MAX_DIGITS`. Numbers and booleans follow YAML 1.2's core schema, so that `no`, `on`, `0755` and `12:30`
-stay texts.
+Refused: merge keys, duplicate keys, more than `MAX_BYTES`, `MAX_DEPTH` or `MAX_DIGITS`; and aliases that repeat more
+than `MAX_BYTES`, as a 400-byte file can expand without end. Numbers and booleans follow YAML 1.2's core schema, so that
+`no`, `on`, `0755` and `12:30` stay texts.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ def load_documents(
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise kind(f"not valid YAML: {error.problem or error.context}.", file=file, line=line, column=column) from error
+        is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
+        hint = "Indent with blanks: a tab stands there." if is_tab else ""
+        message = f"not valid YAML: {error.problem or error.context}."
+        raise kind(message, file=file, line=line, column=column, hint=hint) from error
     except yaml.YAMLError as error:
         raise kind(f"not valid YAML: {error}.", file=file) from error
 
@@ -201,10 +204,12 @@ class _YamlReader:
 
     def __init__(self, text: str, file: str, kind: type[InputError]) -> None:
         events = _Events(text)
-        self._next_of_stream = events.get_event
+        self._next = events.get_event
         self._peek = events.peek_event
         self.close = events.dispose
         self._positions: dict[Path_, Position] = {}
+        self._anchors: dict[str, Any] = {}
+        self._repeated_size = 0
         self._file = file
         self._kind = kind
         self._is_too_deep = False
@@ -212,7 +217,7 @@ class _YamlReader:
     def has_document(self) -> bool:
         """Return whether there is another document; to be asked between documents."""
         if isinstance(self._peek(), yaml.StreamStartEvent):
-            self._next_of_stream()
+            self._next()
         return not isinstance(self._peek(), yaml.StreamEndEvent)
 
     def document(self) -> tuple[Any, Mapping[Path_, Position]]:
@@ -220,7 +225,7 @@ class _YamlReader:
 
         What is not YAML is reported first, also where it comes after something else that is wrong.
         """
-        self._positions = {}
+        self._positions, self._anchors = {}, {}
         self._next()
         root = self._next()
         self._positions[()] = _position_of(root)
@@ -241,19 +246,31 @@ class _YamlReader:
                 return
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
 
-    def _next(self) -> Any:
-        event: Any = self._next_of_stream()
-        if type(event) is yaml.AliasEvent or getattr(event, "anchor", None):
-            raise yaml.constructor.ConstructorError(None, None, "anchors and aliases are not allowed", event.start_mark)
-        return event
-
     def _value(self, event: Any, path: Path_) -> Any:
         if len(path) > MAX_DEPTH:
             self._is_too_deep = True
             raise self._error(f"nested more than {MAX_DEPTH} deep.", event)
+        value: Any
         if type(event) is yaml.ScalarEvent:
-            return self._scalar(event)
-        return self._mapping(path) if type(event) is yaml.MappingStartEvent else self._sequence(path)
+            value = self._scalar(event)
+        elif type(event) is yaml.AliasEvent:
+            if event.anchor not in self._anchors:
+                raise self._error(f"the alias {str(event.anchor)[:60]!r} has no anchor before it.", event)
+            value = self._repeated(self._anchors[event.anchor], len(path), event)
+        else:
+            value = self._mapping(path) if type(event) is yaml.MappingStartEvent else self._sequence(path)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _repeated(self, value: Any, depth: int, event: Any) -> Any:
+        """Return a copy of what an alias stands for."""
+        self._repeated_size += 1 + (len(value) if isinstance(value, str) else 0)
+        if self._repeated_size > MAX_BYTES or depth > MAX_DEPTH:
+            raise self._error(f"aliases repeat more than {MAX_BYTES} bytes, or deeper than {MAX_DEPTH}.", event)
+        if isinstance(value, dict):
+            return {key: self._repeated(item, depth + 1, event) for key, item in value.items()}
+        return [self._repeated(item, depth + 1, event) for item in value] if isinstance(value, list) else value
 
     def _mapping(self, path: Path_) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -92,13 +92,22 @@ def _error_of(document: Document, finding: BlueprintProblem) -> BlueprintError:
     return document.error(BlueprintError, finding.message, *finding.where, hint=finding.hint)
 
 
+def _require_schema(document: Document) -> None:
+    schema = document.value.get("schema")
+    if schema == SCHEMA:
+        return
+    if re.fullmatch(r"eksml/v[0-9]{1,9}", str(schema)):
+        message = f"it is written in {schema}, for a newer eksml-tui: this one reads {SCHEMA}."
+        raise document.error(BlueprintError, message, "schema", hint="Upgrade eksml-tui.")
+    raise document.error(
+        BlueprintError, "this is not a blueprint of a known schema.", "schema", hint=f"Write {SCHEMA}."
+    )
+
+
 def _blueprint_of(document: Document, folder: Path) -> Blueprint:
     value = document.value
+    _require_schema(document)
     _check_keys(document)
-    if value.get("schema") != SCHEMA:
-        raise document.error(
-            BlueprintError, "this is not a blueprint of a known schema.", "schema", hint=f"Write {SCHEMA}."
-        )
     for key in ("id", "title", "summary"):
         if not isinstance(value.get(key), str):
             raise document.error(BlueprintError, f"{key} must be a text.", key)

@@ -331,8 +331,7 @@ class _Planning:
         held = {name: self.blueprint.holdings[name] for name in self._held(stage)}
         for name, holding in held.items():
             if holding.kind is HoldingKind.NODES:
-                nodes = held_nodes((holding,), self._binding)
-                yield from node_rates(nodes, self._markets, self._tariff, holding=name)
+                yield from node_rates(held_nodes((holding,), self._binding), self._markets, self._tariff, holding=name)
         more = for_pods - Counter(self._held_nodes(stage))  # pods fill held nodes
         yield from node_rates(more, self._markets, self._tariff)
         yield from holding_rates(held, self._binding, self._tariff)

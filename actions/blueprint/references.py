@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from itertools import chain
-from typing import assert_never
+from typing import Any, assert_never
 
 from actions.base.errors import BlueprintError, ParameterError, nearest_hint
 from actions.base.names import is_label, is_segment, is_subdomain
@@ -55,6 +55,7 @@ from actions.blueprint.stages import (
     TerraformStage,
 )
 from actions.blueprint.targets import describe
+from actions.fleet.quantity import parse_quantity
 from actions.telemetry.points import USUAL_METRICS
 
 
@@ -328,7 +329,21 @@ def manifest_error(document: Document) -> BlueprintError | None:
     for key, form in (("apiVersion", _API_VERSION), ("kind", _KIND)):
         if form.fullmatch(document.value[key]) is None:
             return document.error(BlueprintError, f"{document.value[key][:60]!r} is no {key}.", key)
+    for where, amount in _amounts_in(document.value.get("spec"), ("spec",)):
+        try:
+            parse_quantity(str(amount))
+        except ValueError as error:
+            return document.error(BlueprintError, f"{error}.", *where, hint="Write it as 4, 500m or 16Gi.")
     return None
+
+
+def _amounts_in(node: Any, where: Where) -> Iterator[tuple[Where, Any]]:
+    """Yield the amounts of resources below a node, with their places."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
+        if "resources" in where[-1:] and key in ("requests", "limits") and isinstance(value, dict):
+            yield from (((*where, key, name), amount) for name, amount in value.items() if amount is not None)
+        else:
+            yield from _amounts_in(value, (*where, key))
 
 
 def _object(where: Where, name: ObjectName) -> Iterator[BlueprintProblem]:

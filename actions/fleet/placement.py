@@ -84,7 +84,7 @@ def _sum(pod: Document, *parts: str) -> Amounts:
 def _amounts(container: Document, parts: Sequence[str]) -> Amounts:
     resources = container.get("resources") or {}
     amounts = {name: amount for part in parts for name, amount in (resources.get(part) or {}).items()}
-    return {resource: parse_quantity(str(amount)) for resource, amount in amounts.items()}
+    return {resource: parse_quantity(str(amount)) for resource, amount in amounts.items() if amount is not None}
 
 
 def reasons_against(pod: Document, node: NodeSpace) -> list[str]:

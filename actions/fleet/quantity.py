@@ -32,7 +32,10 @@ def parse_quantity(text: str) -> float:
         ValueError: It is none, or more than there can be of anything.
     """
     unit = text[-2:] if text[-2:] in _UNITS else text[-1:]
-    amount = in_bounds(float(text[: -len(unit)]) * _UNITS[unit] if unit in _UNITS else float(text))
+    try:
+        amount = in_bounds(float(text[: -len(unit)]) * _UNITS[unit] if unit in _UNITS else float(text))
+    except ValueError:
+        amount = math.nan
     if not math.isfinite(amount):
         raise ValueError(f"{text[:40]!r} is not an amount")
     return amount

@@ -110,13 +110,9 @@ def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
     return [_report_of(folder, view, stage) for stage in begun]
 
 
-def working_directories(store: Path | None = None) -> list[Path]:
-    """Return the working directories of all runs' Terraform stages.
-
-    Args:
-        store: The folder of all runs, if not the usual one.
-    """
-    return sorted((store or runs_folder()).glob("*/terraform/*/"))
+def working_directories() -> list[Path]:
+    """Return the working directories of all runs' Terraform stages."""
+    return sorted(runs_folder().glob("*/terraform/*/"))
 
 
 def terraform_table(report: Sequence[TerraformStageReport], run_id: str) -> str:

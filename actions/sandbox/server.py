@@ -182,8 +182,8 @@ class Listener(socket.socket):
     logs a traceback each time. Source: CPython `Lib/asyncio/selector_events.py`, `_accept_connection`.
     """
 
-    def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
-        super().__init__(family, kind)
+    def __init__(self) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
         self._is_refused = False
         self._accepted: WeakSet[socket.socket] = WeakSet()
 

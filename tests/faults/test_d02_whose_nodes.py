@@ -20,8 +20,8 @@ from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
 from actions.run.objects.inventory import inventory_of
 from actions.run.objects.node_claims import NodeClaimRecorder
-from actions.run.state.records import NodesUsed, Owned, RunAccount, TerraformBody
-from actions.run.state.view import OwnedObject, RunView, TerraformMemory
+from actions.run.state.records import Owned
+from actions.run.state.view import OwnedObject, RunView
 from actions.run.teardown.drain import drain_nodes
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from actions.sandbox.kubelet.agent import Kubelet
@@ -30,44 +30,27 @@ from actions.sandbox.server import SandboxParts, serving
 from tests.faults.small import BLUEPRINT, CONFIG_MAP
 from tests.faults.somebody import Somebody
 from tests.support.applying import apply_all
-from tests.support.smallrun import a_small_run, carry_out
+from tests.support.smallrun import Unheard, a_small_run, carry_out
 
 CLOCK = SystemClock()
 
 
-class Notebook:
+class Notebook(Unheard):
     """A stage's journal that only remembers."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.made: list[OwnedObject] = []
         self.gone: list[str] = []
 
-    def note(self, text: str) -> None:
-        return
-
-    def trouble(self, text: str) -> None:
-        return
-
-    def warn(self, text: str) -> None:
-        return
-
-    def owned(self) -> list[OwnedObject]:
-        return self.made
+    def owned(self) -> tuple[OwnedObject, ...]:
+        return tuple(self.made)
 
     async def own(self, item: OwnedObject) -> None:
         self.made.append(item)
 
     async def deleted(self, item: OwnedObject) -> None:
         self.gone.append(item.name)
-
-    async def terraform(self) -> TerraformMemory:
-        return TerraformMemory()
-
-    async def remember(self, body: TerraformBody | NodesUsed) -> None:
-        assert isinstance(body, NodesUsed), "there is no Terraform here"
-
-    async def identify(self, account: RunAccount) -> None:
-        raise AssertionError("AWS is not asked")
 
 
 class World:

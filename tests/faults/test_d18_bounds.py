@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -66,13 +65,6 @@ ILLNESSES: dict[str, Callable[[], Answer]] = {
     "headers": lambda: endless_headers,
     "trailers": lambda: only_watches(endless_trailers),
 }
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    started = Program(tmp_path)
-    yield started
-    started.end_all()
 
 
 def _console(program: Program, server: Hostile) -> subprocess.Popen[str]:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,13 +39,6 @@ STAGES
 WORD = "a" * 40 + "!"
 SECONDS = 120
 """More than any of these may take on a busy machine; what hangs takes for ever."""
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
-    started = Program(tmp_path)
-    yield started
-    started.end_all()
 
 
 def _blueprint(folder: Path, *, size: str = "1", word: str = "a", pattern: str = ".*", stages: str = "") -> Path:

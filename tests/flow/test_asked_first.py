@@ -43,7 +43,31 @@ UNDEFINED = {
 ON_G6E = {"nodeSelector": {"node.kubernetes.io/instance-type": "g6e.12xlarge"}}
 
 
-def write_blueprint(folder: Path, job: dict[str, Any], *, namespace: str = "default") -> Path:
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "asked-first"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "nowhere",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+VOLUME = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "asked-first"},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "nowhere",
+        "capacity": {"storage": "1Gi"},
+        "hostPath": {"path": "/mnt"},
+    },
+}
+"""Its class is a mere word, by which its claim finds it."""
+
+
+def write_blueprint(folder: Path, job: dict[str, Any], *others: dict[str, Any], namespace: str = "default") -> Path:
     target = {"api_version": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"]}
     train = {"id": "train", "kind": "job", "title": "Training", "needs": ["kubeconfig"], "expect": "1s..9s"}
     access = {"id": "kubeconfig", "kind": "kubeconfig", "title": "Access", "expect": "1s..9s"}
@@ -61,12 +85,12 @@ def write_blueprint(folder: Path, job: dict[str, Any], *, namespace: str = "defa
     path = folder / "asked-first"
     path.mkdir()
     (path / "blueprint.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    (path / "job.yaml").write_text(yaml.safe_dump(job))
+    (path / "job.yaml").write_text(yaml.safe_dump_all([*others, job]))
     return path
 
 
-def a_launch(folder: Path, job: dict[str, Any], *, namespace: str = "default") -> PlannedLaunch:
-    blueprint = load_blueprint(write_blueprint(folder, job, namespace=namespace))
+def a_launch(folder: Path, job: dict[str, Any], *others: dict[str, Any], namespace: str = "default") -> PlannedLaunch:
+    blueprint = load_blueprint(write_blueprint(folder, job, *others, namespace=namespace))
     return PlannedLaunch(blueprint=blueprint, binding=bind(blueprint, {}, existing_cluster=True))
 
 
@@ -96,6 +120,21 @@ async def test_a_dry_run_says_what_the_cluster_would_refuse(
     assert said in found.detail
     ref = ObjectRef("batch/v1", "Job", "default", "asked-first")
     assert await connection.find(ref) is None, "nothing was made"
+
+
+@pytest.mark.parametrize(
+    ("others", "result", "said"),
+    [
+        ([CLAIM], CheckResult.FAILED, "asked-first names the StorageClass nowhere, which is not there."),
+        ([VOLUME, CLAIM], CheckResult.PASSED, "The cluster takes 4 objects, the pods included."),
+    ],
+)
+async def test_a_claim_of_a_storage_class_that_is_not_there(
+    others: list[dict[str, Any]], result: CheckResult, said: str, connection: ClusterConnection, tmp_path: Path
+) -> None:
+    found = await check_dry_run(connection, a_launch(tmp_path, a_job(), *others))
+    assert found.result is result, found.detail
+    assert said in found.detail
 
 
 async def test_pods_that_no_node_takes(connection: ClusterConnection, tmp_path: Path) -> None:

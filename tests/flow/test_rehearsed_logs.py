@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,13 +26,6 @@ always:
   - teardown: {confirm: bionemo-on-eks}
   - expect: {audit: empty}
 """
-
-
-@pytest.fixture(name="program")
-def _program(tmp_path: Path) -> Iterator[Program]:
-    started = Program(tmp_path)
-    yield started
-    started.end_all()
 
 
 @pytest.fixture(name="folder")

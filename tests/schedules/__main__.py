@@ -23,7 +23,7 @@ def main(words: Sequence[str] | None = None) -> int:
     missing = impossible_here()
     for kind, reason in missing.items():
         _say(f"left out: {kind.value}: {reason}")
-    play_one = partial(play_seed, without=frozenset(missing), shrinks=options.shrink, keep=options.keep)
+    play_one = partial(play_seed, without=frozenset(missing), keep=options.keep)
     context = multiprocessing.get_context("spawn")
     results: list[Played] = []
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
@@ -51,7 +51,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="keep all files of lives that break something, by their seeds"
     )
-    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="do not look for smaller schedules")
     parser.add_argument("--verbose", action="store_true", help="tell every life step by step")
     return parser
 

@@ -1,9 +1,8 @@
-"""Playing one seed, and making what fails smaller."""
+"""Playing one seed."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from actions.terraform.program import find_program
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import LIMIT_SECONDS, Life
 from tests.schedules.machine import a_machine, can_mount
-from tests.schedules.schedule import ONLY_WITH_TERRAFORM, FaultKind, Schedule, schedule_of, schedules_without_each
+from tests.schedules.schedule import ONLY_WITH_TERRAFORM, FaultKind, Schedule, schedule_of
 
 
 class Played(msgspec.Struct):
@@ -30,13 +29,10 @@ class Played(msgspec.Struct):
     broken: list[Broken]
     steps: list[str]
     retries: int
-    shrunk: list[str] = msgspec.field(default_factory=list)
-    """The smallest schedule that was found to break the same."""
 
     def report(self) -> str:
         """For people."""
-        parts = [*self.schedule, *(f"! {line}" for line in self.violations), *self.steps]
-        return "\n".join([*parts, "smallest:", *self.shrunk] if self.shrunk else parts)
+        return "\n".join([*self.schedule, *(f"! {line}" for line in self.violations), *self.steps])
 
 
 def impossible_here() -> dict[FaultKind, str]:
@@ -92,42 +88,13 @@ def _kept(schedule: Schedule, home: Path) -> Played:
     return result
 
 
-def shrink(schedule: Schedule, broken: list[Broken]) -> tuple[Schedule, Played | None]:
-    """Leave out one fault after the other as long as the same invariant breaks.
-
-    Args:
-        schedule: It breaks.
-        broken: What.
-
-    Returns:
-        The smallest schedule that was found, and how it went; `None` if no smaller one breaks.
-    """
-    smallest, went = schedule, None
-    while True:
-        for smaller in schedules_without_each(smallest):
-            played = play(smaller)
-            if set(played.broken) & set(broken):
-                smallest, went = smaller, played
-                break
-        else:
-            return smallest, went
-
-
-def play_seed(seed: int, *, without: frozenset[FaultKind], shrinks: bool, keep: Path | None = None) -> Played:
-    """Play a seed; with a smaller schedule if it breaks something.
+def play_seed(seed: int, *, without: frozenset[FaultKind], keep: Path | None = None) -> Played:
+    """Play a seed.
 
     Args:
         seed: See `schedule_of`.
         without: As well.
-        shrinks: Look for a smaller schedule that breaks the same.
         keep: A folder in which all files of a life that breaks something stay, below the number of its seed.
     """
     schedule = schedule_of(seed, without=without)
-    result = play(schedule) if keep is None else _kept(schedule, keep / str(seed))
-    if result.broken and shrinks and len(schedule.faults) > 1:
-        sys.stdout.write(f"{seed:4} is made smaller; as it is:\n{result.report()}\n")  # which takes many lives
-        sys.stdout.flush()
-        smaller, went = shrink(schedule, result.broken)
-        if went is not None:
-            result.shrunk = [*smaller.lines(), *(f"! {line}" for line in went.violations)]
-    return result
+    return play(schedule) if keep is None else _kept(schedule, keep / str(seed))

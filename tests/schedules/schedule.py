@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -201,15 +200,6 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
         has_store=has_store,
         has_own_ways=seed >= CUT_OFF_SEEDS,
     )
-
-
-def schedules_without_each(schedule: Schedule) -> Sequence[Schedule]:
-    """The schedules that lack one fault of this one."""
-    faults = schedule.faults
-    return [
-        msgspec.structs.replace(schedule, faults=(*faults[:index], *faults[index + 1 :]))
-        for index in range(len(faults))
-    ]
 
 
 def _kill(rng: random.Random) -> FaultKind:

@@ -75,7 +75,8 @@ def stale(folder: Path) -> Scene:
 
 
 STATES = (empty, loading, error, forbidden, one, many, stale)
-SHOTS = {SMALL: STATES, MIDDLE: STATES, LARGE: STATES, NARROW: (many,)}
+SHOTS = {SMALL: STATES, MIDDLE: STATES, LARGE: (many,), NARROW: (many,)}
+"""The widest screen has room for whatever the others say of a cluster that is empty, silent or refuses."""
 
 
 def file_of(pane: str, size: tuple[int, int]) -> Path:

@@ -16,16 +16,20 @@ import msgspec
 
 from actions.base.errors import BlueprintError
 from actions.base.untrusted import redact
+from actions.base.yamldoc import load_documents
 from actions.blueprint.parts import Where
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, KubeKind, find_kind, kind_of
-from actions.cluster.pod_roles import PodRole, at, pod_roles
+from actions.cluster.objects.editing import yaml_text
+from actions.cluster.pod_roles import PodRole, at, place_text, pod_roles
 from actions.fleet.fit import ACCELERATORS
 
 DATA_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume"})
 """Objects that hold data: a teardown asks before it deletes them."""
 _OF_SHELLS = frozenset({"command", "args", "entrypoint", "annotations", "exec"})
-_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}|[A-Za-z_]\w*)|<[A-Z_ -]{3,}>")
+_PLACEHOLDER = re.compile(r"\$(?:\{[A-Za-z_]\w*\}|[A-Za-z_]\w*)|<[A-Za-z][A-Za-z_ -]{2,}>")
+_NEEDED = frozenset({"image", "replicas", "parallelism", "completions", "numNodes"})
+_MOST_NAMED = 12
 _SECRET = r"(?i)(?:^|[\s_-])(?:token|secret|password|passwd|pwd|credentials?|api_?key|access_?key|key)"  # noqa: S105
 _SECRET_NAME = re.compile(f"{_SECRET}$")
 _SECRET_ARGUMENT = re.compile(rf"{_SECRET}[= ](?=\S*\d)[^\s$<>/\"']{{16,}}")
@@ -58,9 +62,9 @@ def job_among(objects: Sequence[Manifest]) -> tuple[Manifest, KubeKind]:
     if len(jobs) == 1:
         return jobs[0]
     if not jobs:
-        found = ", ".join(dict.fromkeys(each["kind"] for each in objects)) or "nothing"
+        found = ", ".join(dict.fromkeys(each["kind"] for each in objects))
         known = ", ".join(row.name for row in (*JOBS, kind_of("Deployment")))
-        raise BlueprintError(f"there is no job in it, only {found}.", hint=f"It takes one of {known}.")
+        raise BlueprintError(f"there is no job in it{found and f', only {found}'}.", hint=f"It takes one of {known}.")
     names = ", ".join(f"{each['kind']} {each['metadata']['name']}" for each, _ in jobs)
     raise BlueprintError(f"it has {len(jobs)} jobs: {names}.", hint="Give each a file, and a blueprint.")
 
@@ -99,16 +103,33 @@ def places_of(node: Any, path: Where = ()) -> Iterator[tuple[Where, Any]]:
         yield from places_of(value, (*path, key))
 
 
-def placeholders_in(objects: Sequence[Manifest]) -> list[str]:
-    """Return what another program was to fill in, such as `$IMAGE_URI`, in fields that no shell reads."""
-    fields = (
-        value
-        for item in objects
-        if item["kind"] != "ConfigMap"
-        for path, value in places_of(item)
-        if isinstance(value, str) and "\n" not in value and not (_OF_SHELLS & {*path} or path[-1] == "value")
-    )
-    return list(dict.fromkeys(found for value in fields for found in _PLACEHOLDER.findall(value)))
+def require_filled(objects: Sequence[Manifest]) -> None:
+    """Refuse what was to be filled in: nothing, or such as `$IMAGE_URI` and `<image>` in fields that no shell reads.
+
+    Raises:
+        BlueprintError: There is some, with the command that fills it in.
+    """
+    own: dict[str, None] = {}
+    of_shells: dict[str, None] = {}
+    for item in (item for item in objects if item["kind"] != "ConfigMap"):
+        secrets = {path for path, variable in secrets_in(item) if variable}
+        for path, value in places_of(item):
+            if value is None and (path[-1] in _NEEDED or path[-2:-1] in (("requests",), ("limits",))):
+                own[place_text(path)] = None
+            if not isinstance(value, str) or path in secrets:
+                continue
+            is_whole = path[-1] == "value" and "\n" not in value and _PLACEHOLDER.fullmatch(value)
+            is_free = "\n" in value or _OF_SHELLS & {*path} or path[-1] == "value"
+            (of_shells if is_free and not is_whole else own).update(dict.fromkeys(_PLACEHOLDER.findall(value)))
+    if not own:
+        return
+    named = [one for one in own if one.startswith("$")]
+    other = [one for one in of_shells if one.startswith("$") and one not in own]
+    hint = f"Export them, and run: envsubst '{' '.join(named)}' < FILE | eksml-tui blueprints new ID --from -"
+    if other:
+        hint += f" (with those of its commands that no shell is to fill in: {', '.join(other[:_MOST_NAMED])})"
+    message = f"it is a template: {len(own)} of its values are to be filled in, such as {next(iter(own))}."
+    raise BlueprintError(message, hint=hint if named else "Write the values into it.")
 
 
 def secrets_in(manifest: Manifest) -> Iterator[tuple[Where, str]]:
@@ -120,7 +141,7 @@ def secrets_in(manifest: Manifest) -> Iterator[tuple[Where, str]]:
         is_secret = redact(value) != value
         if isinstance(name, str):
             is_meant = value and not value.startswith(("/", "$")) and not _PLACEHOLDER.search(value)
-            is_secret |= bool(is_meant and _SECRET_NAME.search(name))
+            is_secret |= bool((is_meant or _PLACEHOLDER.fullmatch(value)) and _SECRET_NAME.search(name))
         elif _OF_SHELLS & {*path}:
             before = at(manifest, (*path[:-1], path[-1] - 1)) if isinstance(path[-1], int) and path[-1] else ""
             is_secret |= bool(_SECRET_ARGUMENT.search(f"{before} {value}"))
@@ -245,12 +266,32 @@ _OF_TOOLS = re.compile(
 _MAPPINGS = ("labels", "annotations")
 
 
+def as_written(data: bytes, file: str) -> bytes:
+    """Return manifests as a person would have written them, if some are in a list or a server has printed them.
+
+    Raises:
+        BlueprintError: It is not YAML.
+    """
+    documents = [document.value for document in load_documents(data, file=file, kind=BlueprintError)]
+    objects = [item for each in documents for item in (each["items"] if _is_list(each) else [each])]
+    is_live = any(at(each, ("metadata", "uid")) for each in objects)
+    if (objects == documents and not is_live) or not all(isinstance(each, dict) for each in objects):
+        return data
+    return "---\n".join(yaml_text(without_server_fields(each)) for each in objects).encode()
+
+
+def _is_list(document: Any) -> bool:
+    items = document.get("items") if isinstance(document, dict) else None
+    return isinstance(items, list) and all(isinstance(item, dict) and "metadata" in item for item in items)
+
+
 def without_server_fields(live: Manifest) -> Manifest:
     """Return an object as a person would have written it: without status, identity and what servers add by default."""
-    ordered = {key: live[key] for key in ("apiVersion", "kind", "metadata")} | live
+    ordered = {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live} | live
     job: Manifest = _plain({key: value for key, value in ordered.items() if key != "status"})
-    if live["apiVersion"].startswith("batch/") and not live["spec"].get("manualSelector"):
-        job["spec"].pop("selector", None)  # the server makes it anew
+    spec = job.get("spec")
+    if str(live.get("apiVersion")).startswith("batch/") and isinstance(spec, dict) and not spec.get("manualSelector"):
+        spec.pop("selector", None)  # the server makes it anew
     return job
 
 

@@ -28,7 +28,7 @@ _PAIRED = re.compile(r"(?!-|python|torchrun|.*\.(?:py|sh)$)[^\s=/$]+")
 """A word that may be the value of the flag before it."""
 _NODES = frozenset({"nnodes", "num_nodes", "num_machines", "nodes"})
 _RANKS = frozenset({"np", "n"})
-_PER_NODE = frozenset({"nproc_per_node", "num_gpus_per_node", "gpus_per_node", "npernode"})
+_PER_NODE = frozenset({"nproc_per_node", "num_gpus_per_node", "gpus_per_node", "npernode", "N"})
 _QUEUE = "kueue.x-k8s.io/queue-name"
 UNQUEUED: dict[str, Scalar] = {"queue": "", "suspend": False}
 """The values with which a job starts where no Kueue is."""

@@ -17,15 +17,17 @@ from actions.base.errors import BlueprintError
 from actions.base.yamldoc import Document
 from actions.blueprint.begin.job_manifests import (
     DATA_KINDS,
+    as_written,
     definition_of,
     job_among,
-    placeholders_in,
+    require_filled,
     secrets_in,
     stand_in_volumes,
     stand_ins_of,
 )
 from actions.blueprint.begin.job_parameters import UNQUEUED, JobParameters
 from actions.blueprint.model import SCHEMA, Cluster
+from actions.blueprint.references import OF_KUBERNETES, manifest_error
 from actions.blueprint.source_files import FILE_NAME, parse_manifests
 from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import KubeKind
@@ -49,6 +51,11 @@ _OCTAL = re.compile(rb"\b(m|defaultM)ode:(\s*)0([0-7]{3})\b")
 """The mode of a file as YAML 1.1 has it; for YAML 1.2 it is a text."""
 _GENERATED = re.compile(rb"\bgenerateName:(\s*)([\w.-]*[\w])-?(?=\s*(?:[,}#]|$))", re.MULTILINE)
 """A name of which the server makes a longer one: a blueprint has one name, which a run finds again."""
+_RENDERED_BY = {
+    b"{{": "Render it first: helm template CHART | eksml-tui blueprints new ID --from -",
+    b"kind: Kustomization": "Build it first: kustomize build FOLDER | eksml-tui blueprints new ID --from -",
+}
+"""The remedy for files that are not YAML, or not of Kubernetes, by what is in them."""
 _OPERATORS = {
     "pytorchjobs.kubeflow.org": ("training-operator",),
     "mpijobs.kubeflow.org": ("mpi-operator",),
@@ -121,21 +128,21 @@ def begin_blueprint(
     Raises:
         BlueprintError: It is not strict YAML, has no job or several, or holds what must not be copied; with its place.
     """
-    data = _GENERATED.sub(rb"name:\1\2", data)
-    data = _OCTAL.sub(lambda found: b"%sode:%s%d" % (found[1], found[2], int(found[3], 8)), data)
     try:
+        data = _GENERATED.sub(rb"name:\1\2", as_written(data, source))
+        data = _OCTAL.sub(lambda found: b"%sode:%s%d" % (found[1], found[2], int(found[3], 8)), data)
         documents = parse_manifests(data, file=source)
         objects = [document.value for document in documents]
         job, row = job_among(objects)
-        if unfilled := placeholders_in(objects):
-            message = f"it is a template: {', '.join(unfilled[:8])} has to be filled in first."
-            hint = "Export the values, and run: envsubst < FILE | eksml-tui blueprints new ID --from -"
-            raise BlueprintError(message, hint=hint)
+        require_filled(objects)
+        for document in documents:
+            if (wrong := manifest_error(document)) is not None:
+                raise wrong
+        if (home := job["metadata"].get("namespace")) in OF_KUBERNETES:
+            raise BlueprintError(f"{home!r} is a namespace of Kubernetes itself.", hint="Name another one.")
         return _Draft(blueprint_id, job, row, cluster).finished(data.decode(), documents, source, metrics, log)
     except BlueprintError as error:
-        hint = error.hint
-        if "anchors" in error.text:
-            hint = "Write them out: yq 'explode(.)' FILE | eksml-tui blueprints new ID --from -"
+        hint = error.hint or next((hint for sign, hint in _RENDERED_BY.items() if sign in data and error.line), "")
         raise BlueprintError(
             error.text, file=error.file or source, line=error.line, column=error.column, hint=hint
         ) from error
@@ -198,6 +205,8 @@ class _Draft:
         files[SCRIPT] = self._script([item for item, _ in objects], metrics[0] if metrics and log else "")
         if self._row.ends:
             files[_LOG] = log or _NO_LOG
+        elif log:
+            self._remarks.append(f"A {self._row.kind} does not end, so its rehearsal does not play the log.")
         heads = [f"{self._title}, with the parameters {', '.join(parameters)}."]
         if needed:
             named = (f"{each['kind']} {each['metadata']['name']}" for each in needed)
@@ -294,6 +303,8 @@ class _Draft:
                 pods = f"{stage},ray.io/node-type=head"
                 if mode == "K8sJobMode":
                     pods = f"batch.kubernetes.io/job-name={self._name}"
+                else:
+                    self._remarks.append(f"The embedded cluster does not play the submissionMode {mode}.")
                 container = "ray-job-submitter" if mode == "SidecarMode" else ""
         is_first = container == main.role.spec["containers"][0].get("name")
         watch: Manifest = {"logs": _filled({"pods": pods, "container": "" if is_first else container})}
@@ -312,9 +323,8 @@ class _Draft:
             steps.append({"expect": {"metric": metric, "of": "train"}})
         try:
             nodes = self._nodes(objects)
-        except (AttributeError, TypeError, ValueError) as error:
-            why = error if isinstance(error, ValueError) else "a field has another form"
-            self._remarks.append(f"What its pods request cannot be read: {why}.")
+        except (AttributeError, TypeError, ValueError):
+            self._remarks.append("What its pods request cannot be read: a field has another form.")
             nodes = Counter()
         named = {"nodes": ",".join(f"{name}={min(count, MOST_ASKED)}" for name, count in nodes.items())}
         always = [{"teardown": {"confirm": _CLUSTER}}, {"expect": {"audit": "empty"}}]

@@ -145,7 +145,10 @@ def read_pins(folder: Path) -> dict[str, Pin]:
     path = folder / LOCK_NAME
     hint = "Bring it back from a copy, or remove it: then its blueprints are taken for your own."
     try:
-        value = msgspec.json.decode(read_file(path, _LOCK_BYTES))
+        data = read_file(path, _LOCK_BYTES)
+        if re.search(rb"^<{7} ", data, re.MULTILINE):
+            hint = "It holds a merge conflict of git: resolve that."
+        value = msgspec.json.decode(data)
         lock = convert(value, _Lock)
         if lock.schema != _LOCK_SCHEMA:
             raise FormatError(f"its schema is {lock.schema!r}, not {_LOCK_SCHEMA}")

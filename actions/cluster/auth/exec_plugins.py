@@ -52,7 +52,7 @@ class Preference(msgspec.Struct, frozen=True):
     """Full paths, or names that are searched for in `PATH`."""
 
 
-def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
+def load_preference() -> Preference:
     """Read the file that `$KUBERC` names, or `~/.kube/kuberc`. Blocking disk I/O.
 
     As with kubectl, a `~/.kube/kuberc` that cannot be used counts as absent.
@@ -60,11 +60,10 @@ def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
     Raises:
         ConfigError: `$KUBERC` names a file that cannot be used, or one of them contradicts itself.
     """
-    variables = os.environ if environment is None else environment
-    named = variables.get("KUBERC", "")
+    named = os.environ.get("KUBERC", "")
     if named == _OFF:
         return Preference()
-    path = expanded(named) if named else expanded(variables.get("HOME", "~")) / ".kube" / "kuberc"
+    path = expanded(named) if named else expanded(os.environ.get("HOME", "~")) / ".kube" / "kuberc"
     try:
         document = _document(path)
     except (OSError, ValueError, RecursionError) as error:

@@ -129,12 +129,12 @@ def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
     return text[start:end].strip()
 
 
-def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
+def finding_of_pattern(log_pattern: LogPattern, found: list[Hit]) -> Finding:
     """Return the finding of a pattern and its hits, of which there must be one at least."""
     headline = log_pattern.headline if isinstance(log_pattern.headline, str) else log_pattern.headline(found[0])
     step = log_pattern.next_step if isinstance(log_pattern.next_step, str) else log_pattern.next_step(found[0])
     quotes = [hit.line for hit in found[:_MOST_LINES]]
-    return finding(log_pattern.code, headline, [*quotes, *extra], step, severity=log_pattern.severity)
+    return finding(log_pattern.code, headline, quotes, step, severity=log_pattern.severity)
 
 
 def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:

@@ -298,9 +298,7 @@ async def list_objects(
     return [{"apiVersion": found_as.api_version, "kind": kind} | item for item in items]
 
 
-async def merge_patch(
-    session: KubeSession, discovery: Discovery, ref: ObjectRef, patch: Mapping[str, Any], *, subresource: str = ""
-) -> Document:
+async def merge_patch(session: KubeSession, discovery: Discovery, ref: ObjectRef, patch: Mapping[str, Any]) -> Document:
     """Change some fields (RFC 7386: `None` removes one, lists are replaced whole).
 
     Args:
@@ -308,13 +306,11 @@ async def merge_patch(
         discovery: Its discovery.
         ref: The object.
         patch: The fields.
-        subresource: `status`, `scale`… or empty for the object itself.
 
     Raises:
         MissingError: There is no such object.
     """
     _, path = await placed(session, discovery, ref)
-    path += f"/{subresource}" if subresource else ""
     body = await session.request(
         "PATCH", path, body=msgspec.json.encode(patch), content_type="application/merge-patch+json"
     )

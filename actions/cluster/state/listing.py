@@ -221,14 +221,14 @@ def _count(layer: DeviceLayer, slices: list[SliceFacts], claims: list[DeviceClai
 
 
 async def fetch_events(
-    session: KubeSession, namespace: str = "", *, most: int = MOST_SHOWN, left_out: LeftOut | None = None
+    session: KubeSession, namespace: str = "", *, left_out: LeftOut | None = None
 ) -> list[EventFacts]:
     """List the newest events of a namespace, or of all, oldest first.
 
     Raises:
         ConsoleError: The server does not answer, or the list is forbidden.
     """
-    return newest_of(await _listed(session, event_list(namespace), left_out=left_out), most)[::-1]
+    return newest_of(await _listed(session, event_list(namespace), left_out=left_out), MOST_SHOWN)[::-1]
 
 
 class _OneList(Generic[FactT]):

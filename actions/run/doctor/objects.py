@@ -28,6 +28,7 @@ NAMESPACE_CHECK, DRY_RUN_CHECK = "namespace", "dry run"
 _AT_ONCE = 8
 _OF_RBAC = ' is forbidden: User "'
 _NOT_FOR_DRY_RUNS = "does not support dry run"
+_MAKE_CLASS = "Make it, or name another in the claim: kubectl get storageclass."
 _PLACEHOLDER = "‹"
 """Stands for an output of an earlier stage."""
 
@@ -181,7 +182,26 @@ async def _ask(connection: ClusterConnection, manifest: dict[str, Any], found: L
         if isinstance(error, ApiAccessError) and await connection.is_out_of_reach(ref):
             return None
         return _judged(error, ref, found)
+    missing = await _missing_class(connection, manifest, found) if ref.kind == "PersistentVolumeClaim" else ""
+    if missing:
+        return _Answer(f"{ref.describe()} names the StorageClass {missing}, which is not there.", _MAKE_CLASS)
     return _Answer()
+
+
+async def _missing_class(connection: ClusterConnection, claim: dict[str, Any], found: LaunchObjects) -> str:
+    """Return the StorageClass of a claim that certainly is not there, nor a volume of it; empty for none."""
+    name = str(claim["spec"].get("storageClassName") or "")
+    if not name or claim["spec"].get("volumeName") or name in found.names or found.unread:
+        return ""
+    try:
+        if await connection.find(ObjectRef("storage.k8s.io/v1", "StorageClass", "", name)) is not None:
+            return ""
+        volumes = await connection.list_objects("v1", "PersistentVolume")
+    except ConsoleError:
+        return ""
+    brought = [one for one in found.objects if one["kind"] == "PersistentVolume"]
+    is_served = any((one.get("spec") or {}).get("storageClassName") == name for one in (*volumes, *brought))
+    return "" if is_served else name
 
 
 def _judged(error: ConsoleError, ref: ObjectRef, found: LaunchObjects) -> _Answer:

@@ -240,8 +240,12 @@ def room_of(
     shares: dict[str, float] = {}
     started: Counter[str] = Counter()
     waiting: list[Observation] = []
-    for groups in stages:
-        now, ever = fit_of(groups, taken, pools, types), fit_of(groups, empty, pools, types)
+    try:
+        fits = [(fit_of(groups, taken, pools, types), fit_of(groups, empty, pools, types)) for groups in stages]
+    except ValueError as error:
+        wrong = f"What its pods request cannot be read: {error}."
+        return Room(failed(wrong, remedy="Write amounts as 4, 500m or 16Gi."))
+    for groups, (now, ever) in zip(stages, fits, strict=True):
         never = _never(groups, ever, cluster, table)
         if never is not None:
             return Room(never, nodes=cluster.nodes)

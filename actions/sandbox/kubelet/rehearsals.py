@@ -119,18 +119,23 @@ async def recorded_log_of(
 
 
 async def _labels_of_run(pod: Document, client: ApiClient) -> Mapping[str, str]:
-    """Return the labels of a pod, or of the first of the jobs above it that a run has made."""
-    found: Document | None = pod
+    """Return the labels of the highest of the jobs above a pod that a run has made, or its own.
+
+    A template that the job names, such as a TrainJob's runtime, may be of another stage.
+    """
+    labels, found = labels_of(pod), pod
     for _ in range(_MOST_OWNERS):
-        if found is None or _RUN in labels_of(found):
-            break
         owner = owner_of(found) or {}
         row = find_kind(owner.get("kind", ""), owner.get("apiVersion", "").rpartition("/")[0])
         if row is None or row not in JOBS:
-            return {}
+            break
         kind = Kind(owner["apiVersion"], row.kind, row.plural)
-        found = await client.read(kind, f"{pod['metadata']['namespace']}/{owner['name']}")
-    return labels_of(found) if found is not None else {}
+        above = await client.read(kind, f"{pod['metadata']['namespace']}/{owner['name']}")
+        if above is None:
+            break
+        found = above
+        labels = labels_of(found) if _RUN in labels_of(found) else labels
+    return labels
 
 
 async def _is_selected(config: PodConfig, selector: str, client: ApiClient) -> bool:

@@ -25,7 +25,7 @@ ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 Variables: TypeAlias = Mapping[str, str | int | float | bool]
 
 _REGION = "us-west-2"
-"""Of no account: the address says which one is asked."""
+"""Of no account: the address names the cluster."""
 _WAITER = {"Delay": 1, "MaxAttempts": 300}
 _SHOWN_CHARACTERS = 500
 _PART = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")

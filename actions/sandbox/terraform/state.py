@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -94,26 +94,14 @@ def read_state(data: bytes) -> State:
     return State(found.lineage, found.serial, addresses, {name: str(one.value) for name, one in found.outputs.items()})
 
 
-class StateStore(Protocol):
-    """The place of a state."""
-
-    def read(self) -> bytes:
-        """Return its file; empty if there is none."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Replace its file."""
-        ...
-
-
-def save(store: StateStore, state: State) -> None:
+def save(store: _Folder | _Bucket, state: State) -> None:
     """Write a state as the next one of its lineage."""
     state.lineage = state.lineage or str(uuid.uuid4())
     state.serial += 1
     store.write(state.encoded())
 
 
-def store_of(folder: Path) -> StateStore:
+def store_of(folder: Path) -> _Folder | _Bucket:
     """Return the place of the state of the root in `folder`."""
     for path in sorted(folder.glob("*.tf.json")):
         settings = decode_json(read_file(path), _BackendFile).terraform.backend.get("s3")

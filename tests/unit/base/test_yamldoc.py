@@ -37,7 +37,8 @@ def test_places_are_known_down_to_the_key() -> None:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("a: &x 1\nb: *x", "f.yaml:1"),
+        ("a: &x {b: *x}", "f.yaml:1:11"),
+        ("a: &x 1\n---\nb: *x", "f.yaml:3:4"),
         ("a: 1\nb: 2\na: 3", "f.yaml:3:1"),
         ("a: [1", "f.yaml:"),
         ("a: !!python/object:os.system x", "f.yaml:1"),
@@ -50,6 +51,35 @@ def test_what_is_dangerous_or_ambiguous_is_refused(text: str, place: str) -> Non
     with pytest.raises(InputError) as caught:
         value(text)
     assert caught.value.message.startswith(place)
+
+
+def test_aliases_repeat_what_their_anchors_have_without_sharing_it() -> None:
+    found = value("a: &x {b: [1, &y z]}\nc: *x\nd: *y\n")
+    assert found == {"a": {"b": [1, "z"]}, "c": {"b": [1, "z"]}, "d": "z"}
+    assert isinstance(found, dict)
+    assert found["a"]["b"] is not found["c"]["b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)),
+        f"a: &a {'x' * 200_000}\nb: [*a, *a, *a, *a, *a, *a]",
+        f"a: &a {'[' * 60 + ']' * 60}\nb: {'[' * 60}*a{']' * 60}",
+    ],
+)
+def test_what_aliases_repeat_is_bounded(text: str) -> None:
+    with pytest.raises(
+        InputError, match=r"f\.yaml:\d+:\d+: aliases repeat more than 1048576 bytes, or deeper than 100"
+    ):
+        value(text)
+
+
+def test_a_tab_is_named() -> None:
+    with pytest.raises(InputError, match=r"f\.yaml:2:1: not valid YAML") as caught:
+        value("a:\n\tb: 1\n")
+    assert caught.value.hint == "Indent with blanks: a tab stands there."
 
 
 def test_deep_nesting_and_size_are_bounded() -> None:
@@ -74,8 +104,7 @@ def test_what_is_not_utf8_is_said_with_its_line() -> None:
     ("text", "place"),
     [
         ("a: 1\na: 2\nb: [1", "f.yaml:4:1: not valid YAML"),
-        ("a: 1\na: 2\nb: &x 1", "f.yaml:3:4"),
-        ("a: !!int x\nb: *y", "f.yaml:2:4"),
+        ("a: 1\na: 2\nb: &x 1", "f.yaml:2:1"),
         ("a: 1\na: 2\n---\nb: [1", "f.yaml:2:1"),
     ],
 )

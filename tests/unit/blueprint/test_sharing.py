@@ -482,9 +482,18 @@ def test_a_pin_that_this_program_does_not_write_is_refused(
     assert (home.parent / "kept").exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "eksml-blueprints-lock/9", "blueprints": {}}'])
-def test_a_lock_file_that_cannot_be_read_is_not_taken_for_none(home: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("{", "Bring it back"),
+        ("[]", "Bring it back"),
+        ('{"schema": "eksml-blueprints-lock/9", "blueprints": {}}', "Bring it back"),
+        ("{\n<<<<<<< HEAD\n", "It holds a merge conflict of git: resolve that."),
+    ],
+)
+def test_a_lock_file_that_cannot_be_read_is_not_taken_for_none(home: Path, text: str, hint: str) -> None:
     home.mkdir(parents=True)
     (home / "blueprints.lock").write_text(text)
-    with pytest.raises(ConfigError, match=r"blueprints\.lock"):
+    with pytest.raises(ConfigError, match=r"blueprints\.lock") as caught:
         read_pins(home)
+    assert caught.value.hint.startswith(hint)

@@ -140,12 +140,12 @@ async def test_single_objects_go_to_the_right_paths(tmp_path: Path) -> None:
     async with session_to(api, tmp_path) as session:
         discovery = Discovery(session)
         await create(session, discovery, _manifest("v1", "Pod", "p", namespace="n"))
-        await merge_patch(session, discovery, pod, {"status": {"phase": "Running"}}, subresource="status")
+        await merge_patch(session, discovery, pod, {"metadata": {"labels": {"a": "b"}}})
         assert await delete(session, discovery, pod, uid="u1") is True
         await fetch_object(session, discovery, ObjectRef("v1", "Namespace", "", "n"))
     assert [(method, path) for method, path, _, _ in api.calls] == [
         ("POST", "/api/v1/namespaces/n/pods"),
-        ("PATCH", "/api/v1/namespaces/n/pods/p/status"),
+        ("PATCH", "/api/v1/namespaces/n/pods/p"),
         ("DELETE", "/api/v1/namespaces/n/pods/p"),
         ("GET", "/api/v1/namespaces/n"),
     ]

@@ -143,6 +143,12 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             CheckResult.UNKNOWN,
             "Workload train waits in queue mine that admits nothing now: ClusterQueue all is inactive.",
         ),
+        (
+            a_group({"memory": "5GB"}),
+            NodesAndQueues([EIGHT]),
+            CheckResult.FAILED,
+            "What its pods request cannot be read: '5GB' is not an amount.",
+        ),
     ],
 )
 def test_what_the_doctor_says_of_room(group: PodSet, cluster: NodesAndQueues, result: CheckResult, said: str) -> None:

@@ -95,7 +95,7 @@ def test_is_is_a_condition_of_its_stage() -> None:
         ("  - expect: {why: {of: train}}", "life.yaml:3:14", "Write {of: train, code: OOM_KILLED}"),
         ("  - expect: {why: {of: train, says: '('}}", "life.yaml:3:14", "not a usable regular expression"),
         ("  - [wait]", "life.yaml:3:5", "a step must be one verb"),
-        ("  - wait: {text: &a x}", "life.yaml:3", "anchors"),
+        ("  - wait: {text: *a }", "life.yaml:3:18", "the alias 'a' has no anchor before it"),
         ("  - wait: {text: x, text: y}", "life.yaml:3:21", "repeated"),
     ],
 )

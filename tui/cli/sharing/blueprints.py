@@ -86,6 +86,7 @@ def _update(name: str, pin: Pin, folder: Path, options: Namespace) -> None:
         question = f"\nUpdate {name} from {pin.commit[:12]} to {found.commit[:12]}?"
         _require_yes(question, options, f"{name} was not changed.")
         _keep(found, origin, folder)
+        _say(f"{name} is that of {origin} at {found.commit[:12]} now.")
 
 
 def remove_blueprint(options: Namespace) -> int:

@@ -104,10 +104,10 @@ def already_exists(resource: ServedResource, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
-def conflict(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+def conflict(resource: ServedResource, name: str, why: str) -> StatusError:
     """Return a 409 for a write that lost a race, or whose fields another manager owns."""
     message = f'Operation cannot be fulfilled on {resource.qualified_plural} "{name}": {why}'
-    return StatusError(409, "Conflict", message, details=_details(resource, name), causes=causes)
+    return StatusError(409, "Conflict", message, details=_details(resource, name))
 
 
 def stale_version(resource: ServedResource, name: str) -> StatusError:

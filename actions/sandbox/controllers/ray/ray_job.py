@@ -170,7 +170,7 @@ class RayJobController(Controller):
             return False
         try:
             info = await self._dashboard.job(_address(job), status["jobId"])
-        except UnknownJob:
+        except (UnknownJob, ConsoleError):  # a head of an image without a program here has no dashboard
             info = JobInfo("", "")
         if not info.status:
             if not is_true(submission, "Complete"):

@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from actions.base.clock import SystemClock
+from actions.base.errors import UnreachableError
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -27,7 +26,7 @@ from actions.sandbox.clientkit.kinds import (
 )
 from actions.sandbox.controllers.ray.ray_cluster import KUBERAY, RayClusterController
 from actions.sandbox.controllers.ray.ray_job import RayJobController
-from actions.sandbox.controllers.ray.submission import DashboardAddress, JobInfo, UnknownJob
+from actions.sandbox.controllers.ray.submission import Dashboard, DashboardAddress, JobInfo, UnknownJob
 from tests.support import polling
 from tests.unit.sandbox.controllers.server import (
     apply_all,
@@ -90,7 +89,7 @@ class NotingController(RayClusterController):
 
 @asynccontextmanager
 async def operated(
-    folder: Path, *, has_volcano: bool = True, looked_at: list[str] | None = None
+    folder: Path, *, has_volcano: bool = True, looked_at: list[str] | None = None, dashboard: Dashboard | None = None
 ) -> AsyncIterator[ApiClient]:
     """The API with our RayCluster controller, which notes what it has looked at, and nobody else."""
     async with bare_api(folder) as client:
@@ -102,7 +101,7 @@ async def operated(
         async with watching(client.session, _KINDS, SystemClock()) as caches:
             controllers = (
                 NotingController(client, caches, [] if looked_at is None else looked_at),
-                RayJobController(client, caches, EmptyDashboard()),
+                RayJobController(client, caches, dashboard or EmptyDashboard()),
             )
             tasks = [asyncio.create_task(controller.run()) for controller in controllers]
             try:
@@ -188,6 +187,24 @@ async def test_a_running_job_that_is_suspended_forgets_its_submission_and_begins
         assert again["rayClusterName"] != before["rayClusterName"]
 
 
+async def test_a_job_whose_head_has_no_dashboard_ends_as_its_submitter_does(tmp_path: Path) -> None:
+    class NoDashboard(EmptyDashboard):
+        async def job(self, address: DashboardAddress, job_id: str) -> JobInfo:
+            raise UnreachableError(f"The dashboard of {address.cluster} does not answer.")
+
+    async with operated(tmp_path, dashboard=NoDashboard()) as client:
+        spec = {"entrypoint": "python3 x.py", "rayClusterSpec": a_cluster()["spec"]}
+        await client.create(RAY_JOBS, {"metadata": {"name": "rj", "namespace": "default"}, "spec": spec})
+        await three_pods(client)
+        await run_all(client)
+        submitter = await until(client, JOBS, "default/rj", lambda job: job is not None)
+        await client.patch_status(JOBS, submitter, {"conditions": [{"type": "Complete", "status": "True"}]})
+        job = await until(
+            client, RAY_JOBS, "default/rj", lambda job: "Complete" in ((job or {}).get("status") or {}).values()
+        )
+        assert job["status"]["jobStatus"] == "SUCCEEDED"
+
+
 async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: Path) -> None:
     """The whole sandbox: head and workers run, the submitter hands in, KubeRay asks by port-forward."""
     async with whole_cluster(tmp_path) as client:
@@ -208,11 +225,3 @@ async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: P
         await client.delete(RAY_JOBS, "default/data")
         await until(client, RAY_JOBS, "default/data", lambda found: found is None)
         await until(client, JOBS, "default/data", lambda found: found is None)
-
-
-def test_the_mirrors_manifest_is_whole() -> None:
-    kinds = {document["kind"] for document in mirrored("kuberay/1.1.1")}
-    assert {"CustomResourceDefinition", "Deployment", "ClusterRole", "ServiceAccount"} <= kinds
-    (deployment,) = [one for one in mirrored("kuberay/1.1.1") if one["kind"] == "Deployment"]
-    assert "--enable-batch-scheduler" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert yaml.safe_dump(deployment)

@@ -26,7 +26,7 @@ from actions.sandbox.clientkit.kinds import (
     kind_named,
 )
 from actions.sandbox.controllers.volcano import scheduler as volcano
-from actions.sandbox.controllers.volcano.gang import Gang, allocated_of, group_status
+from actions.sandbox.controllers.volcano.gang import Gang
 from actions.sandbox.model.options import SandboxOptions
 from tests.unit.sandbox.controllers.server import bare_api, pod_group_definition, put_operator, until, whole_cluster
 
@@ -55,13 +55,6 @@ def no_problem(_pod: Document) -> str:
     return ""
 
 
-def test_a_gang_that_fits_is_placed_whole() -> None:
-    gang = a_gang(a_pod("head"), a_pod("w0", neuron=16), a_pod("w1", neuron=16), least=3)
-    gang.place([a_node("trn-0", neuron=16), a_node("trn-1", neuron=16)], no_problem)
-    assert gang.is_ready
-    assert {gang.placed["w0"], gang.placed["w1"]} == {"trn-0", "trn-1"}
-
-
 def test_a_gang_that_does_not_fit_tells_what_each_pod_waits_for() -> None:
     gang = a_gang(a_pod("head"), a_pod("w0", neuron=16), a_pod("w1", neuron=16), least=3)
     gang.place([a_node("core", neuron=0), a_node("gone", neuron=0)], no_problem)
@@ -71,24 +64,6 @@ def test_a_gang_that_does_not_fit_tells_what_each_pod_waits_for() -> None:
     waiting += "unavailable: 2 Insufficient aws.amazon.com/neuron."
     assert gang.shortage_message() == f"2/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
     assert gang.waiting_message() == gang.shortage_message()
-
-
-@pytest.mark.parametrize(
-    ("phases", "expected"),
-    [
-        (["Running", "Running"], "Running"),
-        (["Succeeded", "Succeeded"], "Completed"),
-        (["Running", "Pending"], "Unknown"),
-    ],
-)
-def test_the_phase_follows_the_pods(phases: list[str], expected: str) -> None:
-    pods = [a_pod(str(i), node="" if phase == "Pending" else "n", phase=phase) for i, phase in enumerate(phases)]
-    assert group_status(a_gang(*pods, least=2), "Running", "now")["phase"] == expected
-
-
-def test_what_a_queue_gave_is_summed_as_kubernetes_writes_it() -> None:
-    assert allocated_of([]) == {"cpu": "0", "memory": "0"}
-    assert allocated_of([a_pod("a", neuron=16), a_pod("b")]) == {"cpu": "1", "memory": "0", _NEURON: "16", "pods": "2"}
 
 
 def _volcano() -> list[Document]:

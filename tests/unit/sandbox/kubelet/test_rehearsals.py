@@ -27,15 +27,15 @@ _TOLD = {
 class _Api:
     """The API with one JobSet and the Job below it, where selectors match what they are told to."""
 
-    def __init__(self, *, selects: bool = True) -> None:
-        self._selects = selects
+    def __init__(self, *, selects: bool = True, labels: Mapping[str, str] = _OWNED) -> None:
+        self._selects, self._labels = selects, labels
         self.session = self
 
     async def read(self, kind: Kind, key: str) -> Document | None:
         owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "controller": True}
         if kind.kind == "Job":
             return {"metadata": {"name": key, "ownerReferences": [owner]}}
-        return {"metadata": {"name": key, "labels": _OWNED}}
+        return {"metadata": {"name": key, "labels": self._labels}}
 
     async def get(self, path: str, query: Mapping[str, str]) -> Document:
         assert query["labelSelector"] == "app=train"
@@ -74,8 +74,9 @@ async def found_of(pod: Document, **api: Any) -> RecordedLog | None:
         (a_pod("train-worker-0", RANK="1"), 1),
         (a_pod("train-0-abcde", JOB_COMPLETION_INDEX="7"), 1),
         (a_pod("train-abcde", labels={}), 0),
+        (a_pod("train-abcde", labels={**_OWNED, "eksml.dev/stage": "runtime"}), 0),
     ],
-    ids=["no rank", "by its name", "by a variable", "beyond the last", "by a job above it"],
+    ids=["no rank", "by its name", "by a variable", "beyond the last", "by a job above it", "template of another"],
 )
 async def test_a_pod_prints_the_log_of_its_rank(pod: Document, rank: int) -> None:
     found = await found_of(pod)
@@ -99,7 +100,7 @@ async def test_pods_that_are_not_watched_show_the_load_alone() -> None:
 @pytest.mark.parametrize("name", ["..", "a/b", "gone-1", ""])
 @pytest.mark.usefixtures("run")
 async def test_a_label_leads_to_no_other_place(name: str) -> None:
-    assert await found_of(a_pod("train-0", labels={**_OWNED, "eksml.dev/run": name})) is None
+    assert await found_of(a_pod("train-0"), labels={**_OWNED, "eksml.dev/run": name}) is None
 
 
 async def test_a_log_that_is_gone_is_none(run: Path) -> None:
