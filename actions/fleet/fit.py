@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -251,7 +251,7 @@ def kueue_refusal(groups: Sequence[PodSet], local: Mapping[str, Document], clust
     if cluster is None:
         return ""
     quotas = _quotas_of(cluster)
-    before: dict[str, float] = {}
+    before = defaultdict[str, float](float)
     for group in groups:
         for name, amount in requests_of(group.pod).items():
             why = f"couldn't assign flavors to pod set {group.name}: "
@@ -261,14 +261,14 @@ def kueue_refusal(groups: Sequence[PodSet], local: Mapping[str, Document], clust
                     return f"{why}resource {name} unavailable in ClusterQueue"
                 continue
             most, flavor = max(found)
-            for others, limit in ((0.0, most), (before.get(name, 0.0), sum(quota for quota, _ in found))):
+            for others, limit in ((0.0, most), (before[name], sum(quota for quota, _ in found))):
                 if others + asked > limit + _TINY:
                     pods = f"previously considered podsets requests ({others:g}) + current podset " if others else ""
                     return (
                         f"{why}insufficient quota for {name} in flavor {flavor}, {pods}request > maximum capacity"
                         f" ({asked:g} > {limit:g})"
                     )
-            before[name] = before.get(name, 0.0) + asked
+            before[name] += asked
     return ""
 
 

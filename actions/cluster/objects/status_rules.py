@@ -72,7 +72,7 @@ def spec_of(document: Object) -> Object:
 
 
 def _replicas(document: Object) -> int:
-    """Return the wanted number; 1 where it stands for the default."""
+    """Return the number of replicas that are wanted; 1 where there is none, or null, which is the default."""
     asked = spec_of(document).get("replicas")
     return 1 if asked is None else int(asked)
 
