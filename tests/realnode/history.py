@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from actions.cluster.kinds import name_of_kind
+
 Document = dict[str, Any]
 
 _CHANCE = (
@@ -19,6 +21,7 @@ _CHANCE = (
     (re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?![a-z0-9])"), "-<suffix>"),
     (re.compile(r"\bip-[\d-]+\.[a-z0-9-]+\.compute\.internal\b"), "<node>"),
     (re.compile(r"0/\d+ nodes are unavailable: \d+"), "0/N nodes are unavailable: N"),
+    (re.compile(r'((?:controller|template)-revision-hash": ")[^"]+'), r"\1<hash>"),
 )
 """Patterns of all that differs each time, and of the number of nodes."""
 _RAY = re.compile(r"(ray start(?: --head)?)((?:  --[^ \"]+)+) *")
@@ -31,7 +34,9 @@ _SERVICE = ("type", "selector", "ports")
 _OF_THE_KUBELET = "/var/run/secrets/kubernetes.io/serviceaccount"
 _OF_A_VERSION = ("managedFields", "resourceVersion")
 _OF_EVERY_NAMESPACE = ("kube-root-ca.crt", "default")
-_NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter")
+_NOT_OF_OPERATORS = ("kubelet", "default-scheduler", "karpenter", "statefulset-controller")
+_OF_REVISIONS = "CreatingRevision"
+"""The sandbox has no ControllerRevisions."""
 _IN_PASSING = re.compile(
     r"Error pod "
     r"|(?:[^\n]*(?:\"[\w-]+\" already exists|failed calling webhook [^\n]*|the object has been modified[^\n]*)"
@@ -39,8 +44,8 @@ _IN_PASSING = re.compile(
 )
 """Of events about a moment: of the training operator, which it may miss; of all lines, each about what was made before,
 about a webhook that is starting, or about an object that another has written in between. What failed is done again."""
-_LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID")
-"""Of a status: behind what it tells of by a moment, or new each time."""
+_LATE = ("ready", "terminating", "uncountedTerminatedPods", "transitionID", "runningDuration", "version")
+"""Of a status: behind what it tells of by a moment, or new each time; of Volcano's Job how often it has looked."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,15 @@ def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for change in changes:
         document = _without_chance(change.document)
-        kind, name = document["kind"], document["metadata"]["name"]
+        kind, name = name_of_kind(document), document["metadata"]["name"]
         if name in _OF_EVERY_NAMESPACE:
             continue
         if kind == "Event":
             _tell(told, document)
         elif not change.is_there:
             told[f"{kind} {name}"] = "gone"
+            if kind == "PodGroup":  # how far it had come is chance
+                told.pop(f"{kind} {name}: status", None)
         else:
             told[f"{kind} {name}"] = _parts(document)
             _step(told, f"{kind} {name}: steps", document)
@@ -83,12 +90,17 @@ def history_of(changes: Iterable[Seen]) -> dict[str, Any]:
 def _tell(told: dict[str, Any], event: Document) -> None:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
     about = event["involvedObject"]
-    # Volcano warns of a gang while its pods are made; the condition stays.
-    is_of_growth = about["kind"] == "PodGroup" and event["type"] == "Warning"
-    if source in _NOT_OF_OPERATORS or _IN_PASSING.match(event["message"]) or is_of_growth:
+    # Volcano warns of a gang while its pods are made, and when some of them end; the condition stays.
+    is_of_growth = event["type"] == "Warning" and (about["kind"] == "PodGroup" or event["reason"] == "PodGroupPending")
+    if (
+        source in _NOT_OF_OPERATORS
+        or event["reason"] == _OF_REVISIONS
+        or _IN_PASSING.match(event["message"])
+        or is_of_growth
+    ):
         return
     line = f"{event['type']} {event['reason']}: {' '.join(event['message'].split())}"
-    lines = told.setdefault(f"{about['kind']} {about['name']}: told by {source}", [])
+    lines = told.setdefault(f"{name_of_kind(about)} {about['name']}: told by {source}", [])
     if line not in lines:
         lines.append(line)
         lines.sort()
@@ -97,7 +109,7 @@ def _tell(told: dict[str, Any], event: Document) -> None:
 
 
 def _step(told: dict[str, Any], key: str, document: Document) -> None:
-    essence = _STEPS.get(document["kind"], _nothing)(document)
+    essence = _STEPS.get(name_of_kind(document), _nothing)(document)
     steps = told.setdefault(key, [])
     if essence and essence not in steps:
         steps.append(essence)
@@ -130,6 +142,10 @@ def _of_ray_cluster(document: Document) -> object:
     return (document.get("status") or {}).get("state")
 
 
+def _of_volcano_job(document: Document) -> object:
+    return ((document.get("status") or {}).get("state") or {}).get("phase")
+
+
 def _of_ray_job(document: Document) -> object:
     """KubeRay asks Ray every three seconds: what it hears before the end is chance."""
     status = document.get("status") or {}
@@ -144,6 +160,9 @@ _STEPS: dict[str, Callable[[Document], object]] = {
     "MPIJob": _of_conditions,
     "JobSet": _of_conditions,
     "TrainJob": _of_conditions,
+    "TFJob": _of_conditions,
+    "LeaderWorkerSet": _of_conditions,
+    "Job.batch.volcano.sh": _of_volcano_job,
     "RayCluster": _of_ray_cluster,
     "RayJob": _of_ray_job,
     "PodGroup": _nothing,
@@ -164,7 +183,7 @@ def _parts(document: Document) -> Document:
     metadata = document["metadata"]
     parts: Document = {name: metadata.get(name) for name in ("labels", "annotations", "finalizers")}
     parts["owners"] = [{name: one.get(name) for name in _OWNER} for one in metadata.get("ownerReferences") or ()]
-    parts["spec"] = _SPECS.get(document["kind"], _whole)(document)
+    parts["spec"] = _SPECS.get(name_of_kind(document), _whole)(document)
     filled: Document = _filled(parts)
     return filled
 
@@ -180,8 +199,11 @@ def _filled(value: Any) -> Any:
 def _settled(status: Document) -> Document:
     """Return the status without the shortage of a gang that has been placed since."""
     conditions = status.get("conditions") or []
-    is_placed = any(one["type"] == "Scheduled" for one in conditions)
-    return {**status, "conditions": [one for one in conditions if not (is_placed and one["type"] == "Unschedulable")]}
+    is_placed = any(one.get("type") == "Scheduled" for one in conditions)
+    return {
+        **status,
+        "conditions": [one for one in conditions if not (is_placed and one.get("type") == "Unschedulable")],
+    }
 
 
 def _whole(document: Document) -> object:
@@ -220,6 +242,7 @@ _SPECS: dict[str, Callable[[Document], Any]] = {
     "Job": _job_spec,
     "Service": lambda document: {name: document["spec"].get(name) for name in _SERVICE},
     "ConfigMap": _data,
+    "StatefulSet": _nothing,
     "Secret": lambda document: [document.get("type"), sorted(document.get("data") or ())],
     "Role": lambda document: document.get("rules"),
     "RoleBinding": lambda document: [document["roleRef"], document.get("subjects")],

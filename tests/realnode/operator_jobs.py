@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from actions.cluster.kinds import full_name
 from actions.sandbox.clientkit.kinds import (
     JOB_SETS,
     JOBS,
@@ -18,16 +19,26 @@ from actions.sandbox.clientkit.kinds import (
     TRAIN_JOBS,
     Kind,
 )
+from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS
 
 Document = dict[str, Any]
 Statuses = Mapping[tuple[str, str], Document]
 """The newest status of each object that is there, by kind and name."""
 Condition = Callable[[Statuses], bool]
 
+TF_JOBS, VOLCANO_JOBS, LEADER_WORKER_SETS = (
+    next(one.kind for one in REPLICA_GROUPS if one.name == name)
+    for name in ("TFJob", "Job.batch.volcano.sh", "LeaderWorkerSet")
+)
 _BUSYBOX = "public.ecr.aws/docker/library/busybox:1.36"
 _RAY = "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest"
+WHILE_SECONDS = 15
+"""How long a pod runs that ends: so late an operator may see that it runs. On a busy machine five seconds were too few
+for the MPI operator, which makes five requests a second."""
+_WHILE = f"sleep {WHILE_SECONDS}"
 _FOREVER = "sleep 600"
-_SECOND_FAILS = f"hostname | grep -v node-{{}} && {_FOREVER}; sleep 5; exit 1"
+_SECOND_FAILS = f"hostname | grep -v node-{{}} && {_FOREVER}; {_WHILE}; exit 1"
+_FIRST_ENDS = f"hostname | grep -v worker-0 && {_FOREVER}; {_WHILE}"
 _SECOND_WAITS = f"hostname | grep worker-1 && {_FOREVER}"
 
 
@@ -53,7 +64,7 @@ def _is(kind: Kind, name: str, condition: str) -> Condition:
     """Return whether a condition is true of an object."""
 
     def holds(statuses: Statuses) -> bool:
-        told = statuses.get((kind.kind, name), {}).get("conditions") or ()
+        told = statuses.get((full_name(kind.api_version, kind.kind), name), {}).get("conditions") or ()
         return any(one["type"] == condition and one["status"] == "True" for one in told)
 
     return holds
@@ -125,7 +136,7 @@ def _mpi(script: str, **run_policy: Any) -> Document:
 
 def _gang(**placement: Any) -> Sequence[Document]:
     """A PodGroup of one, as the preflight of the Ray blueprint has one of two, and the Job with its pod."""
-    template = _template("sleep", "sleep 5")
+    template = _template("sleep", _WHILE)
     template["metadata"] = {"annotations": {"scheduling.k8s.io/group-name": "gang"}}
     template["spec"] |= {"schedulerName": "volcano", "restartPolicy": "Never", **placement}
     template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
@@ -193,6 +204,46 @@ def _train_job(script: str, **spec: Any) -> Sequence[Document]:
     return [runtime, _object(TRAIN_JOBS, "tj", {"runtimeRef": reference, "trainer": {"numNodes": 2}, **spec})]
 
 
+def _tf_job(script: str, *roles: str) -> Document:
+    """A TFJob of two pods of each role."""
+    replica = {"replicas": 2, "restartPolicy": "Never", "template": _template("tensorflow", script)}
+    return _object(TF_JOBS, "tf", {"tfReplicaSpecs": dict.fromkeys(roles, replica)})
+
+
+def _task(name: str, script: str, *, replicas: int = 1, **spec: Any) -> Document:
+    template = _template("main", script)
+    template["spec"]["restartPolicy"] = "Never"
+    counts = {"replicas": replicas, "minAvailable": replicas, "maxRetry": 3}
+    return {"name": name, "template": template, **counts, **spec}
+
+
+def _volcano_job(*tasks: Document, **spec: Any) -> Document:
+    """A Job of Volcano, with all that its webhook would write."""
+    least = sum(task["minAvailable"] for task in tasks)
+    about = {"schedulerName": "volcano", "queue": "default", "minAvailable": least, "maxRetry": 3}
+    return _object(VOLCANO_JOBS, "vj", {**about, "tasks": tasks, **spec})
+
+
+def _in_phase(phase: str) -> Condition:
+    """Return whether Volcano's job is in a phase."""
+    about = (full_name(VOLCANO_JOBS.api_version, VOLCANO_JOBS.kind), "vj")
+    return lambda statuses: ((statuses.get(about) or {}).get("state") or {}).get("phase") == phase
+
+
+def _leader_worker_set(script: str) -> Document:
+    """Two groups of two, with all that the webhook would write."""
+    update = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
+    template = {"size": 2, "workerTemplate": _template("main", script), "restartPolicy": "RecreateGroupOnPodRestart"}
+    spec = {
+        "replicas": 2,
+        "leaderWorkerTemplate": template,
+        "networkConfig": {"subdomainPolicy": "Shared"},
+        "rolloutStrategy": update,
+        "startupPolicy": "LeaderCreated",
+    }
+    return _object(LEADER_WORKER_SETS, "lw", spec)
+
+
 def _pause(kind: Kind, name: str) -> Sequence[Change]:
     """Suspend a job of pods that run, and let it go on when they are gone."""
     return [
@@ -208,11 +259,11 @@ def _rest(kind: Kind, name: str) -> Sequence[Change]:
 
 
 OPERATOR_JOBS = (
-    OperatorJob("pytorch-succeeds", [_pytorch("sleep 5")], _is(PYTORCH_JOBS, "pj", "Succeeded")),
-    OperatorJob("pytorch-failed", [_pytorch(f"{_SECOND_WAITS}; sleep 5; exit 1")], _is(PYTORCH_JOBS, "pj", "Failed")),
+    OperatorJob("pytorch-succeeds", [_pytorch(_WHILE)], _is(PYTORCH_JOBS, "pj", "Succeeded")),
+    OperatorJob("pytorch-failed", [_pytorch(f"{_SECOND_WAITS}; {_WHILE}; exit 1")], _is(PYTORCH_JOBS, "pj", "Failed")),
     OperatorJob(
         "pytorch-restarts",
-        [_pytorch(f"{_SECOND_WAITS}; sleep 5; exit 137", policy="ExitCode")],
+        [_pytorch(f"{_SECOND_WAITS}; {_WHILE}; exit 137", policy="ExitCode")],
         _all(_is(PYTORCH_JOBS, "pj", "Running"), _running(2)),
         [Change(_is(PYTORCH_JOBS, "pj", "Restarting"), _LASTING)],
     ),
@@ -223,9 +274,9 @@ OPERATOR_JOBS = (
         _rest(PYTORCH_JOBS, "pj"),
     ),
     OperatorJob(
-        "mpi-succeeds", [_mpi("sleep 5", cleanPodPolicy="Running")], _all(_is(MPI_JOBS, "mj", "Succeeded"), _pods(1))
+        "mpi-succeeds", [_mpi(_WHILE, cleanPodPolicy="Running")], _all(_is(MPI_JOBS, "mj", "Succeeded"), _pods(1))
     ),
-    OperatorJob("mpi-failed", [_mpi("sleep 5; exit 1", backoffLimit=1)], _is(MPI_JOBS, "mj", "Failed")),
+    OperatorJob("mpi-failed", [_mpi(f"{_WHILE}; exit 1", backoffLimit=1)], _is(MPI_JOBS, "mj", "Failed")),
     OperatorJob(
         "mpi-rests", [_mpi(_FOREVER)], _all(_is(MPI_JOBS, "mj", "Running"), _running(3)), _rest(MPI_JOBS, "mj")
     ),
@@ -238,7 +289,7 @@ OPERATOR_JOBS = (
         ],
         _deployed({"well": "Complete", "badly": "Failed"}),
     ),
-    OperatorJob("jobset-completes", [_job_set("sleep 5")], _is(JOB_SETS, "js", "Completed")),
+    OperatorJob("jobset-completes", [_job_set(_WHILE)], _is(JOB_SETS, "js", "Completed")),
     OperatorJob(
         "jobset-failed",
         [_job_set(_SECOND_FAILS.format("1"))],
@@ -246,18 +297,39 @@ OPERATOR_JOBS = (
     ),
     OperatorJob(
         "jobset-restarts",
-        [_job_set("sleep 5; exit 1", replicas=1, failurePolicy={"maxRestarts": 1})],
+        [_job_set(f"{_WHILE}; exit 1", replicas=1, failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Failed"),
     ),
     OperatorJob(
         "jobset-recovers",
-        [_job_set('sleep 5; test "$ATTEMPT" = 1', replicas=1, failurePolicy={"maxRestarts": 1})],
+        [_job_set(f'{_WHILE}; test "$ATTEMPT" = 1', replicas=1, failurePolicy={"maxRestarts": 1})],
         _is(JOB_SETS, "js", "Completed"),
     ),
     OperatorJob("jobset-rests", [_job_set(_FOREVER)], _running(2), _pause(JOB_SETS, "js")),
-    OperatorJob("trainjob-completes", _train_job("sleep 5"), _is(TRAIN_JOBS, "tj", "Complete")),
+    OperatorJob("trainjob-completes", _train_job(_WHILE), _is(TRAIN_JOBS, "tj", "Complete")),
     OperatorJob("trainjob-failed", _train_job(_SECOND_FAILS.format("0-1")), _is(TRAIN_JOBS, "tj", "Failed")),
     OperatorJob("trainjob-rests", _train_job(_FOREVER), _running(2), _pause(TRAIN_JOBS, "tj")),
+    OperatorJob("today-tf-succeeds", [_tf_job(_FIRST_ENDS, "PS", "Worker")], _is(TF_JOBS, "tf", "Succeeded")),
+    OperatorJob(
+        "today-tf-failed", [_tf_job(f"{_SECOND_WAITS}; {_WHILE}; exit 1", "Worker")], _is(TF_JOBS, "tf", "Failed")
+    ),
+    OperatorJob("today-volcano-completes", [_volcano_job(_task("node", _WHILE, replicas=2))], _in_phase("Completed")),
+    OperatorJob(
+        "today-volcano-failed",
+        [_volcano_job(_task("node", f"{_WHILE}; exit 1"), _task("other", _WHILE))],
+        _in_phase("Failed"),
+    ),
+    OperatorJob(
+        "today-volcano-master-completes",
+        [
+            _volcano_job(
+                _task("master", _WHILE, policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
+                _task("worker", _FOREVER, replicas=2),
+            )
+        ],
+        _in_phase("Completed"),
+    ),
+    OperatorJob("today-lws-runs", [_leader_worker_set(_FOREVER)], _is(LEADER_WORKER_SETS, "lw", "Available")),
     OperatorJob("ray-waits", [_ray_job("early", "absent")], _deployed({"early": "Initializing"})),
     OperatorJob(
         "gang-too-large", [_ray_cluster(gpus=64)], _all(_is(POD_GROUPS, "ray-rc-pg", "Unschedulable"), _refused)

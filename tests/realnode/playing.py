@@ -10,9 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
 from actions.base.process import own_module
+from actions.blueprint.begin.job_manifests import definition_of
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import stage_manifests
@@ -20,6 +23,7 @@ from actions.blueprint.stages import ManifestsStage
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiUnavailableError
+from actions.cluster.kinds import kind_of, name_of_kind
 from actions.cluster.objects.client import Discovery, delete, ref_of
 from actions.sandbox.clientkit.cache import Cache, watching
 from actions.sandbox.clientkit.client import ApiClient
@@ -39,27 +43,35 @@ from actions.sandbox.clientkit.kinds import (
     RAY_JOBS,
     ROLE_BINDINGS,
     ROLES,
+    RUNTIMES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
     TRAIN_JOBS,
-    kind_named,
+    Kind,
 )
+from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS
+from tests.realcluster.harness.parts import HERE, module_folder
 from tests.realnode.harness.sources import operator_sources
+from tests.realnode.harness.today import TODAYS_OPERATORS
 from tests.realnode.history import Document, Seen
-from tests.realnode.operator_jobs import Condition, OperatorJob
+from tests.realnode.operator_jobs import WHILE_SECONDS, Condition, OperatorJob
 from tests.support.applying import apply_all
 from tests.support.polling import until
 
 _FOLLOWED = (
     PODS, SERVICES, CONFIG_MAPS, SECRETS, JOBS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, EVENTS,
     PYTORCH_JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS, JOB_SETS, TRAIN_JOBS,
+    *(one.kind for one in REPLICA_GROUPS if one.kind.kind != MPI_JOBS.kind),
+    Kind("apps/v1", "StatefulSet", "statefulsets"),
 )  # fmt: skip
-_STAYS_SECONDS = 10.0
+_STAYS_SECONDS = WHILE_SECONDS + 5.0
 """A job is over when it has been for so long: what follows from its end has happened by then, and a pod that is to
-fail after five seconds has failed."""
+fail after a while has failed."""
 _LONGEST_SECONDS = 240.0
 _VOLCANO = "volcano-system"
+_OTHERS = ("TFJob", "LeaderWorkerSet")
+"""The kinds of jobs that no operator of a blueprint serves."""
 _AS_WRITTEN = {"realnode/as-written": ""}
 
 
@@ -130,6 +142,35 @@ def operators_by_name(mirror: Path) -> Mapping[str, Sequence[Document]]:
     return found
 
 
+def operators_of(jobs: Sequence[OperatorJob], mirror: Path, *, are_real: bool) -> list[Document]:
+    """Return the manifests of all operators of the blueprints, and what other jobs among some need.
+
+    Args:
+        jobs: What is to be played.
+        mirror: Has the operators.
+        are_real: Else there is no other operator: the sandbox has the kinds as a rehearsal brings them.
+    """
+    operators = [copy.deepcopy(one) for manifests in operators_by_name(mirror).values() for one in manifests]
+    others = {manifest["kind"]: manifest for job in jobs for manifest in job.manifests if manifest["kind"] in _OTHERS}
+    if not are_real:
+        return [*operators, *(definition_of(one, kind_of(kind)) for kind, one in others.items())]
+    if "TFJob" in others:
+        _serve_tf_jobs(operators)
+    if "LeaderWorkerSet" in others:
+        operators += next(one.manifests() for one in TODAYS_OPERATORS if one.name == "lws")
+    return operators
+
+
+def _serve_tf_jobs(operators: list[Document]) -> None:
+    """Let the blueprints' training operator, which serves PyTorchJobs alone, serve TFJobs as well."""
+    module = module_folder(HERE / "training-operator", "github.com/kubeflow/training-operator")
+    definition = (module / "manifests" / "base" / "crds" / "kubeflow.org_tfjobs.yaml").read_text(encoding="utf-8")
+    of_it = {one["kind"]: one for one in operators if one["metadata"]["name"] == "training-operator"}
+    of_it["ClusterRole"]["rules"][0]["resources"] += ["tfjobs", "tfjobs/status", "tfjobs/finalizers"]
+    of_it["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"].append("--enable-scheme=tfjob")
+    operators.insert(operators.index(of_it["Deployment"]), yaml.safe_load(definition))
+
+
 async def _ready(client: ApiClient, deployment: Document) -> None:
     async def is_ready() -> bool:
         found = await client.read(DEPLOYMENTS, f"{deployment['namespace']}/{deployment['name']}")
@@ -162,17 +203,22 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
                 stage.follow(caches[kind])
             for manifest in copy.deepcopy(list(job.manifests)):
                 manifest["metadata"]["namespace"] = namespace
-                await _sent(partial(client.create, kind_named(manifest["kind"]), manifest))
+                await _sent(partial(client.create, _kind_of(manifest), manifest))
             last = job.manifests[-1]
             for change in job.changes:
                 await stage.until(change.when, job.name)
                 name = f"{namespace}/{last['metadata']['name']}"
-                await _sent(partial(client.patch, kind_named(last["kind"]), name, change.patch))
+                await _sent(partial(client.patch, _kind_of(last), name, change.patch))
             await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
             return sorted(stage.changes, key=lambda change: change.version)
     finally:
         await client.delete(NAMESPACES, namespace)
         await _gone(client, namespace)
+
+
+def _kind_of(manifest: Document) -> Kind:
+    names = (manifest["apiVersion"], manifest["kind"])
+    return next(one for one in (*_FOLLOWED, RUNTIMES) if (one.api_version, one.kind) == names)
 
 
 async def _takes_pods(client: ApiClient, namespace: str) -> bool:
@@ -214,9 +260,10 @@ class _Stage:
                 return
             is_there = cache.get(f"{self._namespace}/{metadata['name']}") is document
             self.changes.append(Seen(document, is_there))
-            self._statuses.pop((document["kind"], metadata["name"]), None)
+            about = (name_of_kind(document), metadata["name"])
+            self._statuses.pop(about, None)
             if is_there:
-                self._statuses[document["kind"], metadata["name"]] = document.get("status") or {}
+                self._statuses[about] = document.get("status") or {}
             self._has_held |= self._awaited(self._statuses)
 
         cache.listen(take)

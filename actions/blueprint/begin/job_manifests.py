@@ -128,7 +128,8 @@ def require_filled(objects: Sequence[Manifest]) -> None:
     hint = f"Export them, and run: envsubst '{' '.join(named)}' < FILE | eksml-tui blueprints new ID --from -"
     if other:
         hint += f" (with those of its commands that no shell is to fill in: {', '.join(other[:_MOST_NAMED])})"
-    message = f"it is a template: {len(own)} of its values are to be filled in, such as {next(iter(own))}."
+    more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+    message = f"it is a template, without a value yet for {', '.join([*own][:3])}{more}."
     raise BlueprintError(message, hint=hint if named else "Write the values into it.")
 
 

@@ -3,16 +3,17 @@
 It makes pods once, and an ended job is ended: without restarts, elasticity, rollouts and clean-up. No operator has to
 be there, as no blueprint installs one, but for Volcano, whose scheduler places the pods.
 
-Source: names, labels, variables and states in training-operator v1.9.0 (`pkg/controller.v1/tensorflow` and `mpi`), and
-as of November 2026 in Volcano (`pkg/controllers/job`, its `labels.go`), LeaderWorkerSet (`pkg/webhooks`,
-`pkg/utils/pod`) and the HyperPod CLI (its template and client: its operator has no public source); not compared with
-the running operators.
+Source: training-operator v1.8.1 (`pkg/controller.v1/tensorflow` and `mpi`) and the HyperPod CLI (its template and
+client: its operator has no public source); not compared with the running operators are MPIJobs of `v1`, which the MPI
+operator has superseded, and HyperPod.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,8 +24,9 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.conditions import condition, with_condition
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import (
-    POD_GROUPS,
     PODS,
+    SERVICES,
+    STATEFUL_SETS,
     Document,
     Kind,
     is_deleting,
@@ -34,16 +36,35 @@ from actions.sandbox.clientkit.kinds import (
     owner_reference,
     uid_of,
 )
-from actions.sandbox.controllers.core.pods import is_pod_ready, phase_of, pod_of
+from actions.sandbox.controllers.core.made import Made, empty_set
+from actions.sandbox.controllers.core.pods import is_pod_ready, phase_of, pod_of_role
+from actions.sandbox.controllers.kubeflow.status import PyTorchJobStatus
+from actions.sandbox.controllers.leader_worker_set import lws_events, lws_made, lws_pods, lws_status
+from actions.sandbox.controllers.volcano.job import (
+    ENDED,
+    ENDING,
+    phase_of_job,
+    volcano_events,
+    volcano_gang,
+    volcano_pods,
+    volcano_status,
+)
 
-_TRAINING, _VOLCANO, _LWS = "training.kubeflow.org", "volcano.sh", "leaderworkerset.sigs.k8s.io"
+_TRAINING = "training.kubeflow.org"
 _ROLE = f"{_TRAINING}/job-role"
 _CHIEFS = ("chief", "master", "launcher")
+_TYPE = f"{_TRAINING}/replica-type"
+_STATES = {"Ready": "active", "Running": "active", "Succeeded": "succeeded", "Failed": "failed"}
+_ENDS = ("Succeeded", "Failed")
+_TENSORFLOW = "tensorflow"
+_TENSORFLOW_PORT: Document = {"name": "tfjob-port", "containerPort": 2222, "protocol": "TCP"}
 _HYPERPOD_JOB = "sagemaker.amazonaws.com/job-name"
 """A label of the sandbox's own: those of HyperPod's operator are not public."""
-_STATEFUL_SETS = Kind("apps/v1", "StatefulSet", "statefulsets")
 Statuses = Callable[[Document, Mapping[str, str], str], Document]
-"""From a job, the phases of its pods by name (`Ready` for one that is) and the time: its status."""
+"""From a job, the phases of its pods by name (also `Ready` and `Deleting`) and the time: what changes in its status."""
+
+Events = Callable[[Document, Document, Mapping[str, Document]], Iterator[tuple[str, str]]]
+"""From a job, what changes in its status, and its pods by name: reason and message of each event."""
 
 
 class ReplicaGroups(msgspec.Struct, frozen=True):
@@ -51,18 +72,24 @@ class ReplicaGroups(msgspec.Struct, frozen=True):
 
     Args:
         name: Its full name in the table of kinds.
-        version: That of its objects; empty for the table's.
         pods: Its pods.
         status: Its status.
-        made: The object, with its kind, that is made before the pods; for the owner of a pod, with the owner's name.
-        is_owner: That object owns the pods.
+        made: What is made before the pod of a name.
+        is_owner: The last of that owns the pod.
+        events: What is told with a change of the status.
+        source: The component that events name.
+        tells_of_pods: There is an event for each pod that is made.
+        version: That of its objects; empty for the table's.
     """
 
     name: str
     pods: Callable[[Document], Iterator[Document]]
     status: Statuses
-    made: Callable[[Document, str], tuple[Kind, Document]] | None = None
+    made: Callable[[Document, str], Iterator[Made]] = lambda _job, _pod: iter(())
     is_owner: bool = False
+    events: Events = lambda _job, _change, _pods: iter(())
+    source: str = ""
+    tells_of_pods: bool = False
     version: str = ""
 
     @property
@@ -94,23 +121,41 @@ class ReplicaGroupsController(Controller):
             self.wake(f"{pod['metadata']['namespace']}/{job}")
 
     async def reconcile(self, key: str) -> float | None:
-        """Make the pods that are missing, or take them away while it is suspended, and write the status."""
+        """Make the pods that are missing, take away those of a job that rests or ends, and write the status."""
         job = self._caches[self._kind].get(key)
-        if job is None or is_deleting(job) or _has_ended(job):
+        if job is None or is_deleting(job):
             return None
+        pods = self._pods_of(job)
+        if _has_ended(job):
+            await self._let_go(job, pods)
+            return None
+        is_ending = phase_of_job(job) in ENDING
         wanted = {} if _is_suspended(job) else {pod["metadata"]["name"]: pod for pod in self._groups.pods(job)}
-        there = {name: pod for name, pod in self._pods_of(job).items() if not is_deleting(pod)}
-        for name, pod in there.items():
-            if name not in wanted:
+        for name, pod in pods.items():
+            is_too_much = phase_of(pod) not in _ENDS if is_ending else name not in wanted
+            if is_too_much and not is_deleting(pod):
                 await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
-        for name in wanted.keys() - there.keys():
-            await self._make(job, wanted[name])
-        phases = {name: "Ready" if is_pod_ready(pod) else phase_of(pod) for name, pod in there.items()}
-        change = self._groups.status(job, phases, self._client.timestamp())
-        old = job.get("status") or {}
-        if any(old.get(field) != value for field, value in change.items()):
+        for name, pod in wanted.items():
+            if not is_ending and name not in pods:
+                await self._make(job, pod)
+        change = self._groups.status(
+            job, {name: _state_of(pod) for name, pod in pods.items()}, self._client.timestamp()
+        )
+        if not _holds(job.get("status"), change):
             await self._client.patch_status(self._kind, job, change)
+            for reason, message in self._groups.events(job, change, pods):
+                await self._record(job, reason, message)
         return None
+
+    async def _record(self, job: Document, reason: str, message: str) -> None:
+        await self._client.record_event(job, self._kind, reason, message, source=self._groups.source)
+
+    async def _let_go(self, job: Document, pods: Mapping[str, Document]) -> None:
+        """Delete what was made for the pods of a job that has ended, and goes with that."""
+        for made in itertools.chain(*(self._groups.made(job, pod) for pod in pods)):
+            key = f"{job['metadata']['namespace']}/{made.document['metadata']['name']}"
+            if made.ends and self._caches[made.kind].get(key) is not None:
+                await self._client.delete(made.kind, key)
 
     def _pods_of(self, job: Document) -> dict[str, Document]:
         named = self._caches[PODS].labelled(**{self._groups.label: job["metadata"]["name"]})
@@ -121,17 +166,35 @@ class ReplicaGroupsController(Controller):
         }
 
     async def _make(self, job: Document, pod: Document) -> None:
-        owner = job
-        if self._groups.made is not None:
-            kind, made = self._groups.made(job, pod["metadata"]["name"])
-            made["metadata"] |= {"namespace": job["metadata"]["namespace"], "ownerReferences": [owner_reference(job)]}
-            key = f"{job['metadata']['namespace']}/{made['metadata']['name']}"
-            found = await self._client.create(kind, made) or await self._client.read(kind, key)
-            owner = found if self._groups.is_owner and found is not None else job
-        pod["metadata"] |= {"namespace": job["metadata"]["namespace"], "ownerReferences": [owner_reference(owner)]}
+        owner, home = job, job["metadata"]["namespace"]
+        for made in self._groups.made(job, pod["metadata"]["name"]):
+            above = self._caches[PODS].get(f"{home}/{made.pod}") if made.pod else job
+            if above is None:
+                return  # its leader is being made again
+            made.document["metadata"] |= {"namespace": home, "ownerReferences": [owner_reference(above)]}
+            found = await self._client.create(made.kind, made.document)
+            if found is not None and made.told:
+                await self._record(job, *made.told)
+            if self._groups.is_owner:
+                name = made.document["metadata"]["name"]
+                owner = found or await self._client.read(made.kind, f"{home}/{name}") or job
+        pod["metadata"] |= {"namespace": home, "ownerReferences": [owner_reference(owner)]}
         made_pod = await self._client.create(PODS, pod)
         if made_pod is not None:
             self._caches[PODS].upsert(made_pod)
+            if self._groups.tells_of_pods:
+                await self._record(job, "SuccessfulCreatePod", f"Created pod: {made_pod['metadata']['name']}")
+
+
+def _state_of(pod: Document) -> str:
+    return "Deleting" if is_deleting(pod) else "Ready" if is_pod_ready(pod) else phase_of(pod)
+
+
+def _holds(stored: Any, change: Any) -> bool:
+    """Return whether a merge patch would change nothing."""
+    if isinstance(change, dict):
+        return all(_holds((stored or {}).get(name), value) for name, value in change.items())
+    return bool(stored == change)
 
 
 def _is_suspended(job: Document) -> bool:
@@ -145,16 +208,7 @@ def _has_ended(job: Document) -> bool:
         for one in conditions or ()
         if one.get("type") in ("Succeeded", "Completed", "Failed") and one["status"] == "True"
     ]
-    return bool(ends) or at(job, ("status", "state", "phase")) in ("Completed", "Failed")
-
-
-def _pod(role: PodRole, name: str, labels: dict[str, str], environment: dict[str, str]) -> Document:
-    pod = pod_of(dict(role.template), name)
-    pod["metadata"]["labels"] = pod["metadata"]["labels"] | labels
-    variables = [{"name": key, "value": value} for key, value in environment.items()]
-    for container in pod["spec"]["containers"]:
-        container["env"] = [*variables, *(container.get("env") or ())]
-    return pod
+    return bool(ends) or phase_of_job(job) in ENDED
 
 
 def _training_pods(job: Document) -> Iterator[Document]:
@@ -162,16 +216,18 @@ def _training_pods(job: Document) -> Iterator[Document]:
     name, roles = job["metadata"]["name"], list(pod_roles(job))
     is_mpi, has_chief = job["kind"] == "MPIJob", any(role.name in _CHIEFS for role in roles)
     for role in roles:
-        policy = at(job, (*role.path[:-1], "restartPolicy")) or ("Never" if is_mpi else "OnFailure")
+        policy = at(job, (*role.path[:-1], "restartPolicy")) or "Never"
         for index in range(role.total):
-            place = {"job-name": name, "operator-name": f"{job['kind'].lower()}-controller", "replica-type": role.name}
-            labels = {f"{_TRAINING}/{key}": value for key, value in (place | {"replica-index": str(index)}).items()}
+            labels = _training_labels(job, role.name, index)
             is_worker_0 = not (has_chief or is_mpi) and (role.name, index) == ("worker", 0)
             if role.name in _CHIEFS or is_worker_0:
                 labels[_ROLE] = "master"
-            title = f"{name}-{role.name}" if is_mpi and role.is_lead else f"{name}-{role.name}-{index}"
-            pod = _pod(role, title, labels, {})
+            pod = pod_of_role(role, f"{name}-{role.name}" if is_mpi and role.is_lead else f"{name}-{role.name}-{index}")
+            pod["metadata"]["labels"] |= labels
             pod["spec"]["restartPolicy"] = "Never" if policy == "ExitCode" else policy
+            for container in pod["spec"]["containers"]:
+                if not is_mpi and container["name"] == _TENSORFLOW:
+                    _complete_tensorflow(container, job, roles, (role.name, index))
             if is_mpi and not role.is_lead:
                 for container in pod["spec"]["containers"][:1]:
                     if not container.get("command"):
@@ -179,123 +235,101 @@ def _training_pods(job: Document) -> Iterator[Document]:
             yield pod
 
 
-def _training_status(job: Document, phases: Mapping[str, str], now: str) -> Document:
+def _training_labels(job: Document, role: str, index: int) -> dict[str, str]:
+    operator = f"{job['kind'].lower()}-controller"
+    place = {"job-name": job["metadata"]["name"], "operator-name": operator, "replica-type": role}
+    return {f"{_TRAINING}/{key}": value for key, value in (place | {"replica-index": str(index)}).items()}
+
+
+def _complete_tensorflow(container: Document, job: Document, roles: Sequence[PodRole], place: tuple[str, int]) -> None:
+    """Give the container of a pod its port, and where others of the job are."""
+    ports = container.setdefault("ports", [])
+    if not any(port.get("name") == _TENSORFLOW_PORT["name"] for port in ports):
+        ports.append(_TENSORFLOW_PORT)
+    if sum(role.total for role in roles) > 1:
+        name, home = job["metadata"]["name"], job["metadata"]["namespace"]
+        cluster = {
+            role.name: [f"{name}-{role.name}-{index}.{home}.svc:{_port_of(role)}" for index in range(role.total)]
+            for role in sorted(roles, key=lambda role: role.name)
+        }
+        task = {"type": place[0], "index": place[1]}
+        config = msgspec.json.encode({"cluster": cluster, "task": task, "environment": "cloud"}).decode()
+        container["env"] = [*(container.get("env") or ()), {"name": "TF_CONFIG", "value": config}]
+
+
+def _port_of(role: PodRole) -> int:
+    ports = (port for one in role.spec["containers"] if one["name"] == _TENSORFLOW for port in one.get("ports") or ())
+    own = (port["containerPort"] for port in ports if port.get("name") == _TENSORFLOW_PORT["name"])
+    return int(next(own, _TENSORFLOW_PORT["containerPort"]))
+
+
+def _tensorflow_service(job: Document, pod: str) -> Iterator[Made]:
+    """Yield the headless Service of a pod."""
+    role, _, index = pod.removeprefix(f"{job['metadata']['name']}-").rpartition("-")
+    port = next(_port_of(one) for one in pod_roles(job) if one.name == role)
+    labels = _training_labels(job, role, int(index))
+    ports = [{"name": _TENSORFLOW_PORT["name"], "protocol": "TCP", "port": port, "targetPort": port}]
+    spec = {"clusterIP": "None", "selector": labels, "ports": ports}
+    about = {"metadata": {"name": pod, "labels": labels}, "spec": spec}
+    yield Made(SERVICES, about, told=("SuccessfulCreateService", f"Created service: {pod}"))
+
+
+def _training_status(job: Document, by_pod: Mapping[str, str], now: str) -> Document:
     """The job succeeds with its chief or launcher, without one with its worker 0, or by policy with all workers."""
-    kind, full = job["kind"], f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+    kind, name = job["kind"], job["metadata"]["name"]
+    full, old = f"{job['metadata']['namespace']}/{name}", job.get("status") or {}
     pods = list(_training_pods(job))
     leads = [pod for pod in pods if labels_of(pod).get(_ROLE) == "master"]
-    is_of_workers = all(labels_of(pod)[f"{_TRAINING}/replica-type"] == "worker" for pod in leads)
+    is_of_workers = all(labels_of(pod)[_TYPE] == "worker" for pod in leads)
     if is_of_workers and job["spec"].get("successPolicy") == "AllWorkers":
-        leads = [pod for pod in pods if labels_of(pod)[f"{_TRAINING}/replica-type"] == "worker"]
-    conditions = list(at(job, ("status", "conditions")) or ())
-
-    def put(state: str, message: str, *, is_so: bool = True) -> None:
-        nonlocal conditions
-        conditions = with_condition(conditions, condition(state, is_so, f"{kind}{state}", message, now))
-
-    put("Created", f"{kind} {full} is created.")
-    has_succeeded = bool(leads) and all(phases.get(pod["metadata"]["name"]) == "Succeeded" for pod in leads)
-    failed = [name for name, phase in phases.items() if phase == "Failed"]
-    if has_succeeded or failed:
-        put("Running", f"{kind} {full} is running.", is_so=False)
-    if has_succeeded:
-        put("Succeeded", f"{kind} {full} successfully completed.")
-    elif failed:
-        put("Failed", f"{kind} {full} has failed because {len(failed)} replica(s) failed.")
-    elif "Ready" in phases.values():
-        put("Running", f"{kind} {full} is running.")
-    return {"conditions": conditions}
-
-
-def _volcano_pods(job: Document) -> Iterator[Document]:
-    """Yield the pods of a Job of Volcano."""
-    name, queue = job["metadata"]["name"], job["spec"].get("queue") or "default"
-    for role in pod_roles(job):
-        for index in range(role.total):
-            place = {"task-index": str(index), "job-name": name, "task-spec": role.name, "queue-name": queue}
-            labels = {f"{_VOLCANO}/{key}": value for key, value in place.items()}
-            labels[f"{_VOLCANO}/job-namespace"] = job["metadata"]["namespace"]
-            pod = _pod(role, f"{name}-{role.name}-{index}", labels, {"VC_TASK_INDEX": str(index)})
-            group = {"scheduling.k8s.io/group-name": f"{name}-{uid_of(job)}"}
-            pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | group
-            pod["spec"]["schedulerName"] = job["spec"].get("schedulerName") or "volcano"
-            yield pod
-
-
-def _pod_group(job: Document, _pod: str) -> tuple[Kind, Document]:
-    spec = {"minMember": _least(job), "queue": job["spec"].get("queue") or "default"}
-    return POD_GROUPS, {"metadata": {"name": f"{job['metadata']['name']}-{uid_of(job)}"}, "spec": spec}
-
-
-def _least(job: Document) -> int:
-    return int(job["spec"].get("minAvailable") or sum(role.total for role in pod_roles(job)))
-
-
-def _volcano_status(job: Document, by_pod: Mapping[str, str], now: str) -> Document:
-    """Its job is completed when as many pods have succeeded as have to be there, and none runs."""
-    phases = Counter(by_pod.values())
-    least, total = _least(job), sum(role.total for role in pod_roles(job))
-    running = phases["Ready"] + phases["Running"]
-    has_ended = phases["Succeeded"] + phases["Failed"] >= total > 0
-    ended = "Completed" if phases["Succeeded"] >= least else "Failed"
-    state = ended if has_ended else "Running" if running + phases["Succeeded"] >= least else "Pending"
-    if at(job, ("status", "state", "phase")) != state:
-        state_document = {"phase": state, "lastTransitionTime": now}
-    else:
-        state_document = job["status"]["state"]
-    counts = {"pending": phases["Pending"], "running": running, "succeeded": phases["Succeeded"]}
-    counts |= {"failed": phases["Failed"], "minAvailable": least}
-    return {"state": state_document} | {name: count for name, count in counts.items() if count}
-
-
-def _lws_pods(job: Document) -> Iterator[Document]:
-    """Yield the pods of a LeaderWorkerSet: of each group the leader, and its workers."""
-    name, home = job["metadata"]["name"], job["metadata"]["namespace"]
-    roles = list(pod_roles(job))
-    leader, worker = roles[0], roles[-1]
-    size = int(at(job, ("spec", "leaderWorkerTemplate", "size")) or 1)
-    for group in range(int(job["spec"].get("replicas", 1))):
-        first = f"{name}-{group}"
-        for index in range(size):
-            labels = {"name": name, "group-index": str(group), "worker-index": str(index)}
-            environment = {"LWS_LEADER_ADDRESS": f"{first}.{name}.{home}", "LWS_GROUP_SIZE": str(size)}
-            environment["LWS_WORKER_INDEX"] = str(index)
-            labels = {f"{_LWS}/{key}": value for key, value in labels.items()}
-            pod_name = f"{first}-{index}" if index else first
-            yield _pod(worker if index else leader, pod_name, labels, environment)
-
-
-def _lws_set(job: Document, pod: str) -> tuple[Kind, Document]:
-    """The StatefulSet of all leaders, or of the workers of one."""
-    name = job["metadata"]["name"]
-    rest = pod.removeprefix(f"{name}-")
-    return _stateful_set(job, f"{name}-{rest.partition('-')[0]}" if "-" in rest else name, f"{_LWS}/name")
-
-
-def _stateful_set(job: Document, name: str, label: str) -> tuple[Kind, Document]:
-    """A StatefulSet of a job, without pods of its own."""
-    labels = {label: job["metadata"]["name"]}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "pod", "image": "pod"}]}}
-    spec = {"replicas": 0, "serviceName": name, "selector": {"matchLabels": labels}, "template": template}
-    return _STATEFUL_SETS, {"metadata": {"name": name, "labels": labels}, "spec": spec}
-
-
-def _lws_status(job: Document, by_pod: Mapping[str, str], now: str) -> Document:
-    """It is available when the pods of all groups are ready."""
-    phases = Counter(by_pod.values())
-    replicas = int(job["spec"].get("replicas", 1))
-    total = replicas * int(at(job, ("spec", "leaderWorkerTemplate", "size")) or 1)
-    is_ready = phases["Ready"] >= total
-    ready = condition("Available", is_ready, "AllGroupsReady", "All replicas are ready", now)
-    waiting = condition("Progressing", not is_ready, "GroupsProgressing", "Replicas are progressing", now)
-    conditions = list(at(job, ("status", "conditions")) or ())
-    for one in (waiting, ready):
-        conditions = with_condition(conditions, one)
-    return {
-        "conditions": conditions,
-        "replicas": replicas,
-        "readyReplicas": phases["Ready"] * replicas // max(1, total),
+        leads = [pod for pod in pods if labels_of(pod)[_TYPE] == "worker"]
+    status = PyTorchJobStatus(job, now, list(old.get("conditions") or ()))
+    status.set("Created", f"{kind}Created", f"{kind} {name} is created.")
+    counts = _counts(job, pods, by_pod)
+    failed = {role: amounts["failed"] for role, amounts in counts.items() if amounts["failed"]}
+    running = any(
+        by_pod.get(pod["metadata"]["name"]) in ("Ready", "Running") for pod in (leads if not is_of_workers else pods)
+    )
+    if leads and all(by_pod.get(pod["metadata"]["name"]) == "Succeeded" for pod in leads):
+        status.set("Succeeded", f"{kind}Succeeded", f"{kind} {full} successfully completed.")
+        for amounts in counts.values():
+            amounts |= {"succeeded": amounts["succeeded"] + amounts["active"], "active": 0}
+    elif running and not failed:
+        status.set("Running", f"{kind}Running", f"{kind} {full} is running.")
+    for role, count in failed.items() if not status.has("Succeeded") else ():
+        status.set("Failed", f"{kind}Failed", f"{kind} {full} has failed because {count} {role} replica(s) failed.")
+    change = {
+        "conditions": status.conditions,
+        "replicaStatuses": {
+            role: {name: amount or None for name, amount in found.items()} for role, found in counts.items()
+        },
+        "startTime": old.get("startTime") or now,
     }
+    return change | ({"completionTime": now} if status.has("Succeeded") or status.has("Failed") else {})
+
+
+def _counts(job: Document, pods: Sequence[Document], by_pod: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Count the pods by role, as the job names it, and by state."""
+    names = {str(role.path[-2]).lower(): str(role.path[-2]) for role in pod_roles(job)}
+    counts: dict[str, dict[str, int]] = {role: dict.fromkeys(_STATES.values(), 0) for role in names.values()}
+    for pod in pods:
+        state = _STATES.get(by_pod.get(pod["metadata"]["name"], ""))
+        if state:
+            counts[names[labels_of(pod)[_TYPE]]][state] += 1
+    return counts
+
+
+def _training_events(_job: Document, change: Document, pods: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
+    """Yield the ends of containers, and of the job."""
+    for name, pod in pods.items():
+        for one in at(pod, ("status", "containerStatuses")) or ():
+            ended = (one.get("state") or {}).get("terminated")
+            if one["name"] == _TENSORFLOW and ended:
+                about = f"Pod: {pod['metadata']['namespace']}.{name} exited with code {ended['exitCode']}"
+                yield "ExitedWithCode", about
+    for one in change["conditions"]:
+        if one["type"] in _ENDS and one["status"] == "True":
+            yield one["reason"], one["message"]
 
 
 def _hyperpod_pods(job: Document) -> Iterator[Document]:
@@ -303,13 +337,14 @@ def _hyperpod_pods(job: Document) -> Iterator[Document]:
     name = job["metadata"]["name"]
     for role in pod_roles(job):
         for index in range(role.total):
-            pod = _pod(role, f"{name}-{role.name}-{index}", {_HYPERPOD_JOB: name}, {})
+            pod = pod_of_role(role, f"{name}-{role.name}-{index}")
+            pod["metadata"]["labels"][_HYPERPOD_JOB] = name
             pod["spec"]["restartPolicy"] = "Never"
             yield pod
 
 
-def _hyperpod_set(job: Document, pod: str) -> tuple[Kind, Document]:
-    return _stateful_set(job, pod.rpartition("-")[0], _HYPERPOD_JOB)
+def _hyperpod_set(job: Document, pod: str) -> Iterator[Made]:
+    yield Made(STATEFUL_SETS, empty_set(pod.rpartition("-")[0], {_HYPERPOD_JOB: job["metadata"]["name"]}))
 
 
 def _hyperpod_status(job: Document, phases: Mapping[str, str], now: str) -> Document:
@@ -327,9 +362,32 @@ def _hyperpod_status(job: Document, phases: Mapping[str, str], now: str) -> Docu
 
 
 REPLICA_GROUPS = (
-    ReplicaGroups("TFJob", _training_pods, _training_status),
+    ReplicaGroups(
+        "TFJob",
+        _training_pods,
+        _training_status,
+        _tensorflow_service,
+        events=_training_events,
+        source="tfjob-controller",
+        tells_of_pods=True,
+    ),
     ReplicaGroups("MPIJob", _training_pods, _training_status, version="v1"),
-    ReplicaGroups("Job.batch.volcano.sh", _volcano_pods, _volcano_status, _pod_group),
-    ReplicaGroups("LeaderWorkerSet", _lws_pods, _lws_status, _lws_set, is_owner=True),
+    ReplicaGroups(
+        "Job.batch.volcano.sh",
+        volcano_pods,
+        volcano_status,
+        volcano_gang,
+        events=volcano_events,
+        source="vc-controller-manager",
+    ),
+    ReplicaGroups(
+        "LeaderWorkerSet",
+        lws_pods,
+        lws_status,
+        lws_made,
+        is_owner=True,
+        events=lws_events,
+        source="leaderworkerset",
+    ),
     ReplicaGroups("HyperPodPyTorchJob", _hyperpod_pods, _hyperpod_status, _hyperpod_set, is_owner=True),
 )

@@ -168,12 +168,12 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
         (
             "image: example.test/train:1",
             "image: $IMAGE",
-            "it is a template: 1 of its values are to be filled in, such as $IMAGE. Export them, and run: envsubst"
+            "it is a template, without a value yet for $IMAGE. Export them, and run: envsubst"
             " '$IMAGE' < FILE | eksml-tui blueprints new ID --from -",
         ),
-        ("image: example.test/train:1", "image: <account>.dkr", "such as <account>. Write the values into it."),
-        ("image: example.test/train:1", "image:", "such as spec.template.spec.containers[0].image. Write the values"),
-        ("{name: PLAIN, value: x}", "{name: PLAIN, value: '${PLAIN}'}", "such as ${PLAIN}. Export them"),
+        ("image: example.test/train:1", "image: <account>.dkr", "for <account>. Write the values into it."),
+        ("image: example.test/train:1", "image:", "for spec.template.spec.containers[0].image. Write the values"),
+        ("{name: PLAIN, value: x}", "{name: PLAIN, value: '${PLAIN}'}", "for ${PLAIN}. Export them"),
         ("namespace: team", "namespace: $TEAM, annotations: {run: $RUN $TEAM}", "no shell is to fill in: $RUN)"),
         ("image: example.test/train:1", "image: {{ .Values.image }}", "a key must be a text. Render it first: helm"),
         ("# what it is", "kind: Kustomization\n---", "needs apiVersion. Build it first: kustomize build FOLDER"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.realnode.harness import namespaces
-from tests.realnode.history import Seen, history_of
+from tests.realnode.history import Document, Seen, history_of
 
 
 def test_of_two_clusters_the_last_one_sets_the_huge_pages_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,3 +65,13 @@ _REFUSED = 'job "js-node-1" creation failed with error: jobs.batch "js-node-1" i
 )
 def test_what_fails_in_passing_is_no_part_of_a_history(message: str, is_told: bool) -> None:
     assert bool(history_of([_told("CreationFailed", message)])) is is_told
+
+
+def test_jobs_of_volcano_and_of_kubernetes_with_one_name_have_histories_of_their_own() -> None:
+    metadata = {"name": "same", "resourceVersion": "1"}
+    theirs: Document = {"apiVersion": "batch.volcano.sh/v1alpha1", "status": {"state": {"phase": "Running"}}}
+    ours: Document = {"apiVersion": "batch/v1", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    shown: Document = {"kind": "Job", "metadata": metadata, "spec": {"template": {"spec": {}}}}
+    told = history_of(Seen(shown | one, is_there=True) for one in (theirs, ours))
+    assert told["Job.batch.volcano.sh same: steps"] == ["Running"]
+    assert told["Job same: steps"] == [[["Complete", "True", "", ""]]]

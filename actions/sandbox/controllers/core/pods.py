@@ -6,10 +6,12 @@ import copy
 import random
 import string
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from actions.cluster.pod_roles import PodRole
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -59,6 +61,19 @@ def pod_of(template: Document, name: str) -> Document:
     metadata = copy.deepcopy(template.get("metadata") or {})
     kept = {field: metadata[field] for field in ("labels", "annotations") if metadata.get(field)}
     return {"metadata": {"name": name, "labels": {}} | kept, "spec": copy.deepcopy(template["spec"])}
+
+
+def pod_of_role(role: PodRole, name: str) -> Document:
+    """A pod of a job's role, with a name."""
+    return pod_of(dict(role.template), name)
+
+
+def add_variables(pod: Document, variables: Mapping[str, str], *, are_first: bool = False) -> None:
+    """Give all containers of a pod environment variables, behind or before those that they have."""
+    added = [{"name": name, "value": value} for name, value in variables.items()]
+    for container in (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())):
+        own = container.get("env") or []
+        container["env"] = [*added, *own] if are_first else [*own, *added]
 
 
 def suffix(length: int = 5) -> str:

@@ -11,9 +11,10 @@ import pytest
 from actions.blueprint.begin.job_manifests import definition_of
 from actions.cluster.kinds import JOBS, kind_of
 from actions.sandbox.clientkit.conditions import is_true
-from actions.sandbox.clientkit.kinds import DEFINITIONS, PODS, Document, owner_of
+from actions.sandbox.clientkit.kinds import DEFINITIONS, POD_GROUPS, PODS, Document, owner_of, uid_of
 from actions.sandbox.controllers.replica_groups import REPLICA_GROUPS, ReplicaGroups
-from tests.unit.sandbox.controllers.server import until, whole_cluster
+from actions.sandbox.controllers.volcano.job import phase_of_job
+from tests.unit.sandbox.controllers.server import definitions_of, until, whole_cluster
 
 ENDS: Document = {
     "spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a:1", "command": ["true"]}]}
@@ -107,8 +108,7 @@ def test_a_hyperpod_job_is_completed_with_all_of_its_pods_which_its_status_names
         status = groups.status(job, {f"mine-pod-{i}": phase for i, phase in enumerate(phases)}, "now")
         assert status["conditions"][-1]["type"] == ended
         assert status["jobPods"]["name"] == "mine-pod"
-        assert groups.made is not None
-        assert groups.made(job, "mine-pod-0")[1]["metadata"]["name"] == "mine-pod"
+        assert [made.document["metadata"]["name"] for made in groups.made(job, "mine-pod-0")] == ["mine-pod"]
 
 
 @pytest.mark.parametrize(
@@ -153,3 +153,49 @@ async def test_a_leader_worker_set_is_available_and_its_pods_go_with_it(tmp_path
 
 def has(name: str) -> Callable[[Document | None], bool]:
     return lambda found: found is not None and is_true(found, name)
+
+
+TASKS: Document = {
+    "tasks": [
+        {"name": "master", "template": ENDS, "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}]},
+        {"name": "worker", "replicas": 2, "template": STAYS},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "phases", "after"),
+    [
+        ("", {}, "Pending"),
+        ("Pending", {"master-0": "Ready", "worker-0": "Ready", "worker-1": "Pending"}, "Pending"),
+        ("Pending", {"master-0": "Ready", "worker-0": "Ready", "worker-1": "Running"}, "Running"),
+        ("Running", {"master-0": "Ready", "worker-0": "Ready", "worker-1": "Pending"}, "Pending"),
+        ("Running", {"master-0": "Succeeded", "worker-0": "Ready", "worker-1": "Ready"}, "Completing"),
+        ("Completing", {"master-0": "Succeeded", "worker-0": "Deleting"}, "Completing"),
+        ("Completing", {"master-0": "Succeeded"}, "Completed"),
+        ("Running", {"master-0": "Failed", "worker-0": "Succeeded", "worker-1": "Succeeded"}, "Failed"),
+    ],
+)
+def test_a_job_of_volcano_goes_through_its_phases(before: str, phases: dict[str, str], after: str) -> None:
+    groups, job = a_job("Job.batch.volcano.sh", TASKS)
+    job["status"] = {"state": {"phase": before}} if before else {}
+    change = groups.status(job, {f"mine-{name}": phase for name, phase in phases.items()}, "now")
+    assert (change.get("state") or {"phase": before})["phase"] == after
+    begun = [("ExecuteAction", "Start to execute action CompleteJob ")] if after == "Completing" != before else []
+    assert list(groups.events(job, change, {})) == begun
+
+
+async def test_a_policy_completes_a_job_of_volcano_whose_workers_would_stay(tmp_path: Path) -> None:
+    groups, job = a_job("Job.batch.volcano.sh", TASKS | {"schedulerName": "default-scheduler"})
+    async with whole_cluster(tmp_path) as client:
+        for definition in definitions_of("volcano/1.15.1"):
+            await client.create(DEFINITIONS, definition)
+            await until(client, DEFINITIONS, definition["metadata"]["name"], has("Established"))
+        made = await client.create(groups.kind, job)
+        gang = f"default/mine-{uid_of(made or {})}"
+        await until(client, POD_GROUPS, gang, lambda found: found is not None)
+        ended = await until(client, groups.kind, "default/mine", lambda found: phase_of_job(found or {}) == "Completed")
+        assert [one["status"] for one in ended["status"]["conditions"]][-2:] == ["Completing", "Completed"]
+        await until(client, POD_GROUPS, gang, lambda found: found is None)
+        pods = (await client.session.get(PODS.path(namespace="default")))["items"]
+        assert [pod["metadata"]["name"] for pod in pods] == ["mine-master-0"]
