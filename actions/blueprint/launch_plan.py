@@ -323,9 +323,9 @@ class _Planning:
     def _rates(self, stage: AnyStage, for_pods: Counter[str], devices: Mapping[str, int]) -> Iterator[Rate]:
         """Yield the rates of held nodes, of more nodes that its pods need, and of everything else that is held."""
         if self._binding.existing_cluster:  # all of them are its pods', and none is made by a stage
-            nodes = Counter(self._held_nodes(stage)) | for_pods
-            yield from node_rates(nodes, self._markets, self._tariff)
-            names = () if nodes else (f"the nodes of {count} × {name}" for name, count in devices.items())
+            taken = Counter(self._held_nodes(stage)) | for_pods
+            yield from node_rates(taken, self._markets, self._tariff)
+            names = () if taken else (f"the nodes of {count} × {name}" for name, count in devices.items())
             yield from (Rate(name=name, usd_per_hour=None) for name in names)
             return
         held = {name: self.blueprint.holdings[name] for name in self._held(stage)}

@@ -32,7 +32,7 @@ from tui.cli.options import (
     output_option,
     port_of,
 )
-from tui.cli.run_verbs.arguments import approve_options, run_commands
+from tui.cli.run_verbs.arguments import run_commands
 from tui.cli.run_verbs.limits import limit_options
 
 if TYPE_CHECKING:
@@ -238,8 +238,6 @@ def _built(*, has_commands: bool, has_verbs: bool) -> argparse.ArgumentParser:
     runs = commands.add_parser("runs", help="list, inspect and control runs")
     if has_verbs:
         run_commands(runs)
-    approve = commands.add_parser("approve", help="approve the Terraform plan of the stage that waits")
-    approve_options(approve)
     _alarms(commands)
     _support(commands, cluster)
     _serve(commands, cluster)
@@ -259,6 +257,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     def add_argument(self, action: argparse.Action) -> None:
         if (action.option_strings, action.help) not in self._described:
             super().add_argument(action)
+            if action.nargs == argparse.PARSER:  # whose verbs are indented once more than it counts
+                self._action_max_length += self._indent_increment
 
     def _format_action(self, action: argparse.Action) -> str:
         text = super()._format_action(action)

@@ -107,7 +107,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui support latest                 eksml-support-RUN.tar.gz",
         "eksml-tui support latest report.tar.gz --mask",
     ),
-    "approve": ("eksml-tui approve latest                  the plan that waits for approval",),
     "prices": ("eksml-tui prices refresh us-west-2        ask AWS again",),
     "prices refresh": (
         "eksml-tui prices refresh                 the region of the session",
@@ -159,7 +158,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "eksml-tui runs rm bionemo-esm1nv-1122-97b9 --confirm bionemo-esm1nv-1122-97b9",
     ),
     "runs clean": ("eksml-tui runs clean --dry-run            what could go, and what needs it",),
-    "runs approve": ("eksml-tui runs approve latest --plan 3f9a   only this plan",),
+    "runs approve": (
+        "eksml-tui runs approve latest            the plan that waits for approval",
+        "eksml-tui runs approve latest --plan 3f9a   only this plan",
+    ),
     "runs results": ("eksml-tui runs results latest             files that it has written",),
     "runs export": ("eksml-tui runs export latest --to s3://my-bucket/esm1nv",),
     "runs terraform": ("eksml-tui runs terraform latest           what its states hold",),

@@ -29,7 +29,6 @@ _COMMANDS = {
     "cost": "tui.cli.tables.cluster:print_cost",
     "launch": "tui.cli.launch:run",
     "alarms": "tui.cli.alarms:run",
-    "approve": "tui.cli.runs:approve",
     "config": "tui.cli.tables.settings:run",
     "completion": "tui.cli.manual.completion:run",
     "man": "tui.cli.manual.page:run",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.errors import nearest_hint
+from tui.cli.examples import EXAMPLES
 from tui.cli.tables import FORMATS
 from tui.settings import THEMES
 
@@ -240,7 +241,8 @@ def known_words(place: str, word: str, known: Sequence[str]) -> str:
         known: Those that there are.
     """
     shown = f"Did you mean show {word}?" if "show" in known else ""
-    otherwise = _ELSEWHERE.get(word, "") if place == "COMMAND" else shown
+    verb = next((f"Did you mean {path}?" for path in EXAMPLES if path.endswith(f" {word}")), "")
+    otherwise = _ELSEWHERE.get(word, verb) if place == "COMMAND" else shown
     return f"there is no {place.lower()} {word!r}. {nearest_hint(word, known, otherwise)}".rstrip()
 
 

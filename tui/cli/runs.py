@@ -103,12 +103,6 @@ def run(options: Namespace) -> int:
         return show_or_refuse(options, error)
 
 
-def approve(options: Namespace) -> int:
-    """Carry out `eksml-tui approve`, which is `eksml-tui runs approve`."""
-    options.verb = "approve"
-    return run(options)
-
-
 def _stored(options: Namespace) -> int:
     from tui.cli.run_verbs.storage import VERBS
 

@@ -124,8 +124,12 @@ class PluginCommand:
             raise ToolError(argv[:1], exit_code=code, tail="")
 
     def _of_key(self, key: str, pane: Pane, subject: Subject | None) -> ConsolePlugin:
-        """Return the plugin of a key that is for the selected object; if none is, one of that key, which is refused."""
+        """Return the plugin of a key that is for the selected object; if none is, one of that key, which is refused.
+
+        One for pods comes before one for their containers, which have no pane of their own.
+        """
         plugins = [plugin for plugin, _ in self._services.settings.keymap.plugins if plugin.key == key]
+        plugins.sort(key=lambda one: CONTAINERS in one.scopes)
         if not plugins:
             raise MissingError(f"{key!r} is not the key of a plugin.")
         return next((one for one in plugins if subject and is_for(one, subject, pane, self._services)), plugins[0])

@@ -211,8 +211,10 @@ def _refuse_clash(
 
 
 def _share_scopes(one: ConsolePlugin, other: ConsolePlugin) -> bool:
-    """Return whether both may be for the same object."""
-    kinds, others = ({_name_of(word) for word in plugin.scopes} for plugin in (one, other))
+    """Return whether both may be for the same object; one for pods and one for containers are apart, as in k9s."""
+    kinds, others = (
+        {word if word == CONTAINERS else _name_of(word) for word in plugin.scopes} for plugin in (one, other)
+    )
     return bool(kinds & others) or ALL in (*kinds, *others)
 
 

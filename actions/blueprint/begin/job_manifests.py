@@ -128,7 +128,8 @@ def require_filled(objects: Sequence[Manifest]) -> None:
     hint = f"Export them, and run: envsubst '{' '.join(named)}' < FILE | eksml-tui blueprints new ID --from -"
     if other:
         hint += f" (with those of its commands that no shell is to fill in: {', '.join(other[:_MOST_NAMED])})"
-    message = f"it is a template: {len(own)} of its values are to be filled in, such as {next(iter(own))}."
+    more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+    message = f"it is a template, without a value yet for {', '.join([*own][:3])}{more}."
     raise BlueprintError(message, hint=hint if named else "Write the values into it.")
 
 
@@ -166,7 +167,9 @@ _RUNTIME = {
         },
     }]}},
 }  # fmt: skip
-_MODES = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+_DEFAULT_CLASS = "gp3"
+"""The class that the embedded cluster gives claims without one."""
+_MODES: Manifest = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
 _CONTENTS: dict[str, Manifest] = {
     "PersistentVolumeClaim": {"spec": {**_MODES, "resources": {"requests": {"storage": "1Gi"}}}},
     "PriorityClass": {"value": 0},
@@ -189,11 +192,18 @@ def stand_ins_of(objects: Sequence[Manifest], job: Manifest) -> list[Manifest]:
     return list(found.values())
 
 
-def stand_in_volumes(needed: Sequence[Manifest]) -> list[Manifest]:
-    """Return a volume for each claim among stand-ins, which no driver would make."""
-    claims = (each["metadata"]["name"] for each in needed if each["kind"] == "PersistentVolumeClaim")
-    spec = {**_MODES, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt/stand-in"}}
-    return [_stand_in("PersistentVolume", f"stand-in-{name}") | {"spec": spec} for name in claims]
+def stand_in_volumes(objects: Sequence[Manifest]) -> list[Manifest]:
+    """Return a volume for each claim, which no driver would make; none beside volumes."""
+    found = []
+    for claim in (each for each in objects if each["kind"] == "PersistentVolumeClaim"):
+        name = at(claim, ("spec", "volumeName")) or f"stand-in-{claim['metadata']['name']}"
+        written = {field: at(claim, ("spec", field)) for field in _MODES}
+        spec = {**_MODES, "storageClassName": _DEFAULT_CLASS}
+        spec |= {field: value for field, value in written.items() if value is not None}
+        capacity = at(claim, ("spec", "resources", "requests")) or {"storage": "1Gi"}
+        spec |= {"capacity": capacity, "hostPath": {"path": "/mnt/stand-in"}}
+        found.append(_stand_in("PersistentVolume", name) | {"spec": spec})
+    return [] if any(each["kind"] == "PersistentVolume" for each in objects) else found
 
 
 def _stand_in(kind: str, name: str) -> Manifest:

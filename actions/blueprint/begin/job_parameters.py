@@ -29,6 +29,8 @@ _PAIRED = re.compile(r"(?!-|python|torchrun|.*\.(?:py|sh)$)[^\s=/$]+")
 _NODES = frozenset({"nnodes", "num_nodes", "num_machines", "nodes"})
 _RANKS = frozenset({"np", "n"})
 _PER_NODE = frozenset({"nproc_per_node", "num_gpus_per_node", "gpus_per_node", "npernode", "N"})
+_OF_ALL = frozenset({"num_processes"})
+"""Of accelerate, which counts those of all machines."""
 _QUEUE = "kueue.x-k8s.io/queue-name"
 UNQUEUED: dict[str, Scalar] = {"queue": "", "suspend": False}
 """The values with which a job starts where no Kueue is."""
@@ -201,9 +203,9 @@ class JobParameters:
         for words, place, is_own in self._command_lines():
             for name, text, target in self._arguments_in(words):
                 flag = name.strip("-=").replace("-", "_")
-                if flag in _NODES | _RANKS | _PER_NODE:
-                    self._let_follow(rules, flag, text, target, place)
-                elif is_own and target and chosen.setdefault(flag, (text, []))[0] == text:
+                if self._let_follow(rules, flag, text, target, place):
+                    continue
+                if is_own and target and chosen.setdefault(flag, (text, []))[0] == text:
                     chosen[flag][1].append(target)
         for flag, (text, targets) in chosen.items():
             self._add(flag, _typed(text), f"{flag} of the program", targets, group="Arguments")
@@ -225,13 +227,16 @@ class JobParameters:
 
     def _let_follow(
         self, rules: Sequence[Restated], flag: str, text: str, target: dict[str, Any] | None, place: str
-    ) -> None:
-        for value in (value for flags, number, value in rules if flag in flags and text == str(number)):
+    ) -> bool:
+        """Let an argument follow the number that it restates, if it does."""
+        found = [value for flags, number, value in rules if flag in flags and text == str(number)]
+        for value in found:
             if target:
                 value["sets"].append(target)
             else:
                 inside = f"{place} has {flag} {text} inside of a text, which does not follow {value['title']}"
                 self.remarks.append(f"{inside}: change both.")
+        return bool(found)
 
     def _restated(self) -> Iterator[Restated]:
         count, slots = self.main.role.count, _whole_number(at(self._job, ("spec", "slotsPerWorker"))) or 1
@@ -247,7 +252,11 @@ class JobParameters:
             processes = {"title": "Processes", "product": [self._workers, each], "sets": []} if slots > 1 else workers
             yield ranks, count * slots, processes
         if "accelerators" in self.found:
-            yield _PER_NODE, _whole_number(self._amount), self.found["accelerators"]
+            amount, every = _whole_number(self._amount) or 0, self.found["accelerators"]
+            yield _PER_NODE, amount, every
+            if self._workers:
+                every = {"title": "Processes of all", "product": [self._workers, "accelerators"], "sets": []}
+            yield _OF_ALL, count * amount, every
 
 
 def _whole_number(value: object) -> int | None:

@@ -182,7 +182,9 @@ class _Draft:
         chosen = JobParameters(self._job, self._row, objects, self._cluster.namespace, [*hidden, *_SWITCHES])
         self._remarks += chosen.remarks
         watch = self._watch(chosen) | _filled({"charts": list(metrics)})
-        parameters = self._parameters(chosen, has_stand_ins=bool(needed))
+        if stand_ins := [*stand_in_volumes([*(item for item, _ in objects), *needed]), *needed]:
+            files[STAND_INS] = "---\n".join(map(yaml_text, stand_ins))
+        parameters = self._parameters(chosen, has_stand_ins=bool(stand_ins))
         nodes = {"kind": "nodes", "title": "Nodes", "instance_type": "${instance_type}", "count": "0"}
         blueprint = {
             "schema": SCHEMA,
@@ -195,13 +197,11 @@ class _Draft:
             "derived": chosen.derived,
             "holdings": {"nodes": nodes} if "instance_type" in parameters else {},
             "secrets": self._secrets,
-            "stages": self._stages(chosen, watch, needed, has_data=_VOLUMES in files, lines=log.count("\n")),
+            "stages": self._stages(chosen, watch, needed, [*files], lines=log.count("\n")),
             "presets": {"rehearsal": _PLAYED | {"set": self._played(parameters)}},
         }
         note = f"# Begun from {source}. What a stage is expected to take is a guess: correct it.\n"
         files = {FILE_NAME: note + yaml_text(_filled(blueprint), is_compact=True), **files}
-        if needed:
-            files[STAND_INS] = "---\n".join(map(yaml_text, [*stand_in_volumes(needed), *needed]))
         files[SCRIPT] = self._script([item for item, _ in objects], metrics[0] if metrics and log else "")
         if self._row.ends:
             files[_LOG] = log or _NO_LOG
@@ -256,7 +256,7 @@ class _Draft:
         }
 
     def _stages(
-        self, chosen: JobParameters, watch: Manifest, needed: Sequence[Manifest], *, has_data: bool, lines: int
+        self, chosen: JobParameters, watch: Manifest, needed: Sequence[Manifest], files: Sequence[str], *, lines: int
     ) -> list[Manifest]:
         """Return the stages, each of which needs the one before it."""
         place = {"cluster": self._cluster.name, "region": self._cluster.region}
@@ -270,12 +270,14 @@ class _Draft:
             {"id": "kubeconfig", "kind": "kubeconfig", "title": "Access", "expect": "1s..30s", **place}
         ]
         stages += [{"id": name, "holds": [], **install} for name in self._operators]  # the rest is in its component
-        if needed:
+        if STAND_INS in files:
             made: Manifest = {"kind": "manifests", "title": "Stand-ins", "expect": "1s..1m", "manifests": [STAND_INS]}
+            stages.append({"id": "stand-ins", **made, **stand_in})
+        if needed:
             checks = [_check_of(each) for each in needed]
             checked: Manifest = {"kind": "check", "title": "Preflight", "expect": "1s..1m", "checks": checks}
-            stages += [{"id": "stand-ins", **made, **stand_in}, {"id": "preflight", **checked}]
-        if has_data:
+            stages.append({"id": "preflight", **checked})
+        if _VOLUMES in files:
             made = {"kind": "manifests", "title": "Volumes", "expect": "1s..1m", "manifests": [_VOLUMES]}
             stages.append({"id": "volumes", **made, "keeps_data": True})
         train: Manifest = {"id": "train", "title": self._title, **(job if self._row.ends else service), "watch": watch}
@@ -327,7 +329,9 @@ class _Draft:
             self._remarks.append("What its pods request cannot be read: a field has another form.")
             nodes = Counter()
         named = {"nodes": ",".join(f"{name}={min(count, MOST_ASKED)}" for name, count in nodes.items())}
-        always = [{"teardown": {"confirm": _CLUSTER}}, {"expect": {"audit": "empty"}}]
+        has_data = any(item["kind"] in DATA_KINDS for item in objects)
+        torn: Manifest = {"confirm": _CLUSTER} | ({"delete_data": True} if has_data else {})
+        always = [{"teardown": torn}, {"expect": {"audit": "empty"}}]
         text = yaml_text({"eksml-script": 1, **_filled(named), "steps": steps, "always": always}, is_compact=True)
         return f"# The whole life of the job on the embedded cluster: for CI, too.\n{text}"
 

@@ -274,7 +274,9 @@ def _never(groups: Sequence[PodSet], ever: Fit, cluster: NodesAndQueues, table: 
         named = str((group.pod["spec"].get("nodeSelector") or {}).get(INSTANCE_TYPE) or "")
         if cluster.adds_groups or cluster.unread or (cluster.pools and named and table.find(named) is None):
             judged = unknown
-        return _told(group, judged, message=ever.refused[group.name], nodes=cluster.nodes, placed=ever.placed)
+        broken = [pool for pool in cluster.pools if not _is_ready(pool)]
+        seen = [*cluster.nodes, *(broken if fit_of([group], (), broken, list(table)).started else ())]
+        return _told(group, judged, message=ever.refused[group.name], nodes=seen, placed=ever.placed)
     return None
 
 

@@ -90,9 +90,9 @@ def _budget(limits: Limits, plan: LaunchPlan, blueprint: Blueprint, does: str) -
 
 
 def _unpriced(plan: LaunchPlan) -> Iterator[str]:
-    if not plan.is_priced:
+    if not plan.is_priced and not plan.is_into_cluster:
         yield "No price of this run is known: limits in dollars are never reached."
-    elif plan.unpriced:
+    elif plan.is_priced and plan.unpriced:
         yield f"Limits in dollars are reached late: no price is known of {listed(plan.unpriced, _SHOWN)}."
     if plan.usage:
         used = listed([item.text for item in plan.usage], _SHOWN)

@@ -77,11 +77,19 @@ class RecordedLog(msgspec.Struct, frozen=True):
 
 
 def played_program(recorded: RecordedLog | None, container: ContainerRun, context: ProcessContext) -> Program:
-    """Return what a container runs: the recorded log, with its load, or what its image has."""
-    if recorded is None or container.is_init:
+    """Return what a container runs: the recorded log, with its load; before it nothing; else what its image has."""
+    if recorded is None:
         return program_of(context)
+    if container.is_init:
+        return _prepared(container.spec.name)
     container.set_load(recorded.rehearsal.load_of(context.container))
     return recorded.replay() if recorded.container == container.spec.name else program_of(context)
+
+
+def _prepared(name: str) -> Program:
+    """End as what fetches models and waits for others would have, with nothing fetched."""
+    yield ProgramStep(0.0, f"{name}: nothing is done here in a rehearsal\n")
+    return 0
 
 
 async def recorded_log_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.launch_plan import LaunchPlan, plan_of, plan_table
 from actions.blueprint.parameters import bind
 from actions.fleet.prices import Price, PriceBook
+from actions.run.limits.at_launch import launch_notes
+from actions.run.state.records import Limits
 from tests.unit.blueprint.builders import a_blueprint
 
 PRICES = PriceBook({("g5.12xlarge", "us-west-2", "on-demand"): Price(Decimal("5.5"), "test", None)})
@@ -81,6 +83,9 @@ def test_accelerators_of_an_existing_cluster_whose_type_nobody_names_have_no_kno
     assert plan.unpriced == ("the nodes of 6 × nvidia.com/gpu",)
     assert (plan.cost_text, plan.peak_usd_per_hour) == ("?", None)
     assert plan_of(blueprint, bind(blueprint, {}), PRICES).unpriced == ("Secretive",)
+    notes = launch_notes(Limits(budget_usd="100"), plan, blueprint, now=datetime(2026, 3, 22, tzinfo=UTC))
+    assert "The budget counts nodes that are started for the run, and not those that are there." in notes
+    assert not any("never reached" in note for note in notes)
 
 
 def test_an_existing_cluster_costs_what_its_own_region_asks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,26 @@ def test_arguments_keep_their_form_and_types(tmp_path: Path) -> None:
     assert words["command"] == expected.split()
 
 
+def test_arguments_that_restate_numbers_follow_them_and_others_are_kept(tmp_path: Path) -> None:
+    command = "[accelerate, launch, --num_machines, '2', --num_processes, '8', train.py, -n, '100', --nodes=7]"
+    text = re.sub(r"command: .*", f"command: {command}\n          resources: {{limits: {{nvidia.com/gpu: 4}}}}", SMALL)
+    blueprint = written(begun(text), tmp_path / "own")
+    assert [name for name, one in blueprint.parameters.items() if one.group == "Arguments"] == ["n", "nodes"]
+    words = job_of(blueprint, workers=3, accelerators=2, n=5)["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert words == [
+        "accelerate",
+        "launch",
+        "--num_machines",
+        "3",
+        "--num_processes",
+        "6",
+        "train.py",
+        "-n",
+        "5",
+        "--nodes=7",
+    ]
+
+
 def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) -> None:
     token = "hf_" + "a1b2c3d4" * 4
     with_secrets = f"""\
@@ -168,12 +189,12 @@ def test_a_secret_is_replaced_by_a_reference_and_nowhere_copied(tmp_path: Path) 
         (
             "image: example.test/train:1",
             "image: $IMAGE",
-            "it is a template: 1 of its values are to be filled in, such as $IMAGE. Export them, and run: envsubst"
+            "it is a template, without a value yet for $IMAGE. Export them, and run: envsubst"
             " '$IMAGE' < FILE | eksml-tui blueprints new ID --from -",
         ),
-        ("image: example.test/train:1", "image: <account>.dkr", "such as <account>. Write the values into it."),
-        ("image: example.test/train:1", "image:", "such as spec.template.spec.containers[0].image. Write the values"),
-        ("{name: PLAIN, value: x}", "{name: PLAIN, value: '${PLAIN}'}", "such as ${PLAIN}. Export them"),
+        ("image: example.test/train:1", "image: <account>.dkr", "for <account>. Write the values into it."),
+        ("image: example.test/train:1", "image:", "for spec.template.spec.containers[0].image. Write the values"),
+        ("{name: PLAIN, value: x}", "{name: PLAIN, value: '${PLAIN}'}", "for ${PLAIN}. Export them"),
         ("namespace: team", "namespace: $TEAM, annotations: {run: $RUN $TEAM}", "no shell is to fill in: $RUN)"),
         ("image: example.test/train:1", "image: {{ .Values.image }}", "a key must be a text. Render it first: helm"),
         ("# what it is", "kind: Kustomization\n---", "needs apiVersion. Build it first: kustomize build FOLDER"),
@@ -225,6 +246,7 @@ def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
     assert b"{a: b}" not in b"".join(new.files.values())
     stand_ins = [document.value for document in parse_manifests(new.files[STAND_INS], file="")]
     assert [f"{one['kind']} {one['metadata']['name']}" for one in stand_ins] == [
+        "PersistentVolume stand-in-data",
         "PersistentVolume stand-in-old",
         *named,
     ]
@@ -235,6 +257,26 @@ def test_data_is_kept_and_what_is_missing_is_looked_for(tmp_path: Path) -> None:
     assert volumes.keeps_data
     assert [stage.id for stage in blueprint.stages] == ["kubeconfig", "stand-ins", "preflight", "volumes", "train"]
     assert blueprint.presets["rehearsal"].set["stand_ins"] is True
+    assert {"confirm": "bionemo-on-eks", "delete_data": True} in safe_load(new.files[SCRIPT])["always"][0].values()
+
+
+def test_a_claim_that_a_job_brings_gets_a_volume_in_its_rehearsal(tmp_path: Path) -> None:
+    spec = "{storageClassName: gp3, accessModes: [ReadWriteMany], resources: {requests: {storage: 9Gi}}}"
+    claim = f"---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: data}}\nspec: {spec}\n"
+    new = begun(f"{SMALL}{claim}")
+    (volume,) = [document.value for document in parse_manifests(new.files[STAND_INS], file="")]
+    assert volume["spec"] == {
+        "storageClassName": "gp3", "accessModes": ["ReadWriteMany"], "capacity": {"storage": "9Gi"},
+        "hostPath": {"path": "/mnt/stand-in"},
+    }  # fmt: skip
+    assert [stage.id for stage in written(new, tmp_path / "own").stages] == [
+        "kubeconfig",
+        "stand-ins",
+        "volumes",
+        "train",
+    ]
+    own = claim.replace("Claim\n", "\n").replace("data}", "mine}")
+    assert STAND_INS not in begun(f"{SMALL}{claim}{own}").files
 
 
 def test_an_object_of_the_cluster_is_written_as_a_person_would(tmp_path: Path) -> None:

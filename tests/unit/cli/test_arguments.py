@@ -111,6 +111,10 @@ def test_a_value_that_is_out_of_bounds_is_bad_usage(capsys: pytest.CaptureFixtur
     ("words", "said"),
     [
         (["node"], "eksml-tui: error: there is no command 'node'. Did you mean nodes?\nSee eksml-tui --help\n"),
+        (
+            ["approve", "latest"],
+            "eksml-tui: error: there is no command 'approve'. Did you mean runs approve?\nSee eksml-tui --help\n",
+        ),
         (["xyzzy"], "eksml-tui: error: there is no command 'xyzzy'.\nSee eksml-tui --help\n"),
         (
             ["runs", "lst"],

@@ -38,7 +38,9 @@ def test_every_command_has_a_sentence_and_an_example() -> None:
     described = dict(_paths(parser()))
     assert described.keys() == EXAMPLES.keys()
     assert [path for path, command in described.items() if len((command.description or "").split()) < 3] == []
-    assert all("example" in command.format_help() for command in described.values())
+    helps = [command.format_help() for command in described.values()]
+    assert all("example" in text for text in helps)
+    assert [line for text in helps for line in text.splitlines() if re.fullmatch(r" {4}[a-z]+", line)] == []
 
 
 def test_sentences_and_examples_fit_into_lines_of_80_columns() -> None:
@@ -145,7 +147,7 @@ def _complete(line: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("appr", ["approve"]),
+        ("supp", ["support"]),
         ("runs ta", ["takeover"]),
         ("--context runs no", ["nodes"]),
         ("nodes --outp", ["--output"]),
@@ -195,7 +197,7 @@ def test_the_blueprints_of_the_settings_file_are_completed(folder: Path) -> None
 
 
 LINES = [
-    ("appr", "approve"),
+    ("supp", "support"),
     ("runs sho", "show"),
     ("runs show o", "one-1"),
     ("--theme dark plan bio", "bionemo-esm1nv"),

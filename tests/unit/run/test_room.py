@@ -38,6 +38,8 @@ def taken(count: int) -> Document:
     return pod
 
 
+NOT_READY = {"type": "Ready", "status": "False", "reason": "NodeClassNotFound"}
+BROKEN = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool"} | a_pool() | {"status": {"conditions": [NOT_READY]}}
 MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
 
 
@@ -108,6 +110,18 @@ MINE = {"mine": {"spec": {"clusterQueue": "all"}}}
             NodesAndQueues([M5], pools=[a_pool(limits={"nvidia.com/gpu": "4"})]),
             CheckResult.FAILED,
             'NodePool "gpu" has reached its resource limit: no node is added for train.',
+        ),
+        (
+            a_group(gpus(8), **TOLERANT),
+            NodesAndQueues([M5], pools=[BROKEN]),
+            CheckResult.FAILED,
+            "NodePool gpu makes no node: NodeClassNotFound.",
+        ),
+        (
+            a_group({"aws.amazon.com/neuron": "1"}),
+            NodesAndQueues([M5], pools=[BROKEN]),
+            CheckResult.FAILED,
+            "train asks for 1 aws.amazon.com/neuron; none of the 1 nodes has any.",
         ),
         (
             a_group(gpus(8), count=2, queue="mine"),

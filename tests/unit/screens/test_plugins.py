@@ -251,6 +251,13 @@ async def test_of_plugins_with_one_key_the_one_for_the_selection_is_started(tmp_
         await stage.start("", key="A")
 
 
+async def test_a_key_of_pods_and_containers_starts_the_one_for_pods(tmp_path: Path) -> None:
+    of_containers = a_plugin("inside", scopes=("containers",), command="second")
+    stage = Stage(tmp_path, of_containers, a_plugin("whole", command="first"))
+    await stage.start("", key="A")
+    assert stage.started[0][0][0] == "first"
+
+
 @pytest.mark.parametrize("is_readonly", [False, True])
 async def test_a_key_with_inputs_opens_the_line_and_read_only_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_readonly: bool

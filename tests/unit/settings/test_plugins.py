@@ -112,8 +112,9 @@ def test_another_form_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_two_plugins_share_a_key_only_for_different_kinds(tmp_path: Path) -> None:
     one, other = f"{{shortCut: r, {PLAIN}}}", "{shortCut: r, description: d, scopes: [%s], command: c}"
-    assert len(with_plugins(Keymap(), read(tmp_path, f"plugins: {{a: {one}, b: {other % 'cj'}}}")).plugins) == 2
-    for scope in ("pod", "containers", "all"):
+    for scope in ("cj", "containers"):
+        assert len(with_plugins(Keymap(), read(tmp_path, f"plugins: {{a: {one}, b: {other % scope}}}")).plugins) == 2
+    for scope in ("pod", "all"):
         with pytest.raises(InputError, match="'r' is already the key of the plugin a"):
             with_plugins(Keymap(), read(tmp_path, f"plugins: {{a: {one}, b: {other % scope}}}"))
 

@@ -36,7 +36,9 @@ def run_commands(runs: argparse.ArgumentParser) -> None:
     _resume(verbs)
     _requests(verbs)
     _runs_storage(verbs)
-    approve_options(verbs.add_parser("approve", help="approve the Terraform plan of the stage that waits"))
+    approve = verbs.add_parser("approve", help="approve the Terraform plan of the stage that waits")
+    approve.add_argument("run", metavar="RUN", help=RUN)
+    approve.add_argument("--plan", default="", metavar="HASH", help="approve only this plan")
     results = verbs.add_parser("results", help="list the files that a run has produced")
     results.add_argument("run", metavar="RUN", help=RUN)
     output_option(results)
@@ -160,12 +162,6 @@ def _runs_curves(verbs: Commands) -> None:
         "-o", "--output", choices=choices, metavar="FORM", default="",
         help=f"{', '.join(choices)} (default: by the ending of FILE, else plot)",
     )  # fmt: skip
-
-
-def approve_options(approve: argparse.ArgumentParser) -> None:
-    """Add the options of `approve`, which is a command and a verb."""
-    approve.add_argument("run", metavar="RUN", help=RUN)
-    approve.add_argument("--plan", default="", metavar="HASH", help="approve only this plan")
 
 
 def _runs_terraform(verbs: Commands) -> None:

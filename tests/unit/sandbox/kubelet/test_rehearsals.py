@@ -12,10 +12,11 @@ import pytest
 from actions.base.files import state_folder
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import Document, Kind
+from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.pod_config import pod_config
-from actions.sandbox.kubelet.rehearsals import PlayedRehearsal, RecordedLog, recorded_log_of
+from actions.sandbox.kubelet.rehearsals import PlayedRehearsal, RecordedLog, played_program, recorded_log_of
 from actions.sandbox.programs.files import FileView
-from actions.sandbox.programs.program import ContainerView, GpuLoad, NeuronLoad
+from actions.sandbox.programs.program import ContainerView, GpuLoad, NeuronLoad, ProcessContext
 
 _OWNED = {"eksml.dev/run": "lora-1", "eksml.dev/stage": "train"}
 _TOLD = {
@@ -88,6 +89,18 @@ async def test_a_pod_prints_the_log_of_its_rank(pod: Document, rank: int) -> Non
     with pytest.raises(StopIteration) as end:
         next(program)
     assert end.value.value == 3
+
+
+@pytest.mark.usefixtures("run")
+async def test_what_comes_before_a_recorded_log_is_not_carried_out() -> None:
+    pod = a_pod("train-0")
+    config = pod_config(pod)
+    first = ContainerRun(config.containers[0], is_init=True)
+    program = played_program(await found_of(pod), first, cast(ProcessContext, None))
+    assert next(program).text == "main: nothing is done here in a rehearsal\n"
+    with pytest.raises(StopIteration) as end:
+        next(program)
+    assert end.value.value == 0
 
 
 @pytest.mark.usefixtures("run")
