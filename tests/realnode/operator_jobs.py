@@ -33,7 +33,7 @@ TF_JOBS, VOLCANO_JOBS, LEADER_WORKER_SETS = (
 _BUSYBOX = "public.ecr.aws/docker/library/busybox:1.36"
 _RAY = "public.ecr.aws/data-on-eks/ray-pytorch-training-neuronx:latest"
 WHILE_SECONDS = 15
-"""How long a pod runs that ends: so late an operator may see that it runs. On a busy machine five seconds were too few
+"""The life of a pod that ends: so late an operator may see that it runs. On a busy machine five seconds were too few
 for the MPI operator, which makes five requests a second."""
 _WHILE = f"sleep {WHILE_SECONDS}"
 _FOREVER = "sleep 600"

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from actions.base.clock import SystemClock
+from actions.base.errors import UnreachableError
 from actions.base.files import shipped_blueprints
 from actions.base.process import own_module
 from actions.blueprint.begin.job_manifests import definition_of
@@ -233,7 +234,7 @@ async def _sent(request: Callable[[], Awaitable[object]]) -> None:
     async def is_answered() -> bool:
         try:
             await request()
-        except ApiUnavailableError:
+        except (ApiUnavailableError, UnreachableError):
             return False
         return True
 

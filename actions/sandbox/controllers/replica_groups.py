@@ -74,9 +74,9 @@ class ReplicaGroups(msgspec.Struct, frozen=True):
         name: Its full name in the table of kinds.
         pods: Its pods.
         status: Its status.
-        made: What is made before the pod of a name.
+        made: The objects that are made before the pod of a name.
         is_owner: The last of that owns the pod.
-        events: Those that go with a change of the status.
+        events: The events that go with a change of the status.
         source: The component that events name.
         tells_of_pods: There is an event for each pod that is made.
         version: That of its objects; empty for the table's.

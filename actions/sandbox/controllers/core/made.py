@@ -1,4 +1,4 @@
-"""The objects that go before a pod, of the kinds that do not make pods alone."""
+"""Objects that are made before a pod, by the kinds that do not make pods alone."""
 
 from __future__ import annotations
 
