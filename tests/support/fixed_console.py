@@ -67,6 +67,8 @@ _SHIPPED = Path(__file__).parents[2] / "blueprints"
 class _SilentSession:
     """A session with a server that never answers."""
 
+    namespace = "default"
+
     async def request(self, *_: object, **__: object) -> bytes:
         await asyncio.get_running_loop().create_future()
         return b""

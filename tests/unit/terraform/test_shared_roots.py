@@ -33,6 +33,7 @@ VARIABLES: dict[str, str | int | float | bool] = {
     "ami_type": "AL2023_x86_64_NVIDIA",
     "taints": '[{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]',
 }
+ABSENT = {"x-amzn-ErrorType": "ResourceNotFoundException"}
 
 
 class Groups:
@@ -55,7 +56,7 @@ class Groups:
         if self._deleting.get(name) == 0:
             self.bodies.pop(name, None)
         if name not in self.bodies:
-            return web.json_response({"message": "none"}, status=404)
+            return web.json_response({"message": "none"}, status=404, headers=ABSENT)
         if name in self._deleting:
             self._deleting[name] -= 1
             return web.json_response({"nodegroup": {"status": "DELETING", "tags": self.bodies[name]["tags"]}})
@@ -64,7 +65,7 @@ class Groups:
 
     async def delete(self, request: web.Request) -> web.Response:
         if request.match_info["name"] not in self.bodies:
-            return web.json_response({"message": "none"}, status=404)
+            return web.json_response({"message": "none"}, status=404, headers=ABSENT)
         self._deleting[request.match_info["name"]] = 1
         return web.json_response({"nodegroup": {"status": "DELETING"}})
 
@@ -82,7 +83,8 @@ async def eks(groups: Groups) -> AsyncIterator[dict[str, str]]:
     await site.start()
     try:
         port = runner.addresses[0][1]
-        yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+        keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", **keys}
     finally:
         await runner.cleanup()
 
