@@ -98,17 +98,17 @@ def test_a_stage_is_approved_from_the_command_line_once(program: Program) -> Non
     refused = program.command("runs", "approve", "latest", "--plan", "0000")
     assert refused.returncode == 1
     assert "No such plan" in refused.stderr
-    assert "Approved the plan of network" in said(program, "runs", "approve", "latest")
+    assert "Approved the plan of network" in said(program, "approve", "latest")
     wait(lambda: is_waiting(program, "provision"), "the next plan")
 
 
 def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> None:
-    said(program, "runs", "approve", "latest")
+    said(program, "approve", "latest")
     kill_runner(program)
     if "It has no runner" in program.command("--readonly", "runs", "show", "latest").stdout:
         assert "continues as process" in said(program, "resume", "latest")
     else:  # it had come to the next plan, and an approval starts a runner
-        said(program, "runs", "approve", "latest")
+        said(program, "approve", "latest")
     wait(lambda: is_waiting(program, "filesystem") or is_at_work(program), "the run to go on")
 
 
@@ -152,7 +152,7 @@ def test_no_process_of_a_demo_has_the_operators_secrets(program: Program) -> Non
 
 
 def test_following_the_logs_ends_with_the_run(program: Program) -> None:
-    said(program, "runs", "approve", "latest")
+    said(program, "approve", "latest")
     output = program.home / "followed"
     with output.open("wb") as file:
         follower = subprocess.Popen(

@@ -211,6 +211,8 @@ async def play(client: ApiClient, job: OperatorJob) -> list[Seen]:
                 name = f"{namespace}/{last['metadata']['name']}"
                 await _sent(partial(client.patch, _kind_of(last), name, change.patch))
             await stage.until(job.is_over, job.name, stays_seconds=_STAYS_SECONDS)
+            for event in await _events(client, namespace):  # a busy API server may be late to tell them to a watch
+                stage.changes.append(Seen(event, is_there=True))
             return sorted(stage.changes, key=lambda change: change.version)
     finally:
         await client.delete(NAMESPACES, namespace)
@@ -226,6 +228,11 @@ async def _takes_pods(client: ApiClient, namespace: str) -> bool:
     """Return whether pods can be made: whoever makes one before that says so in an event. A sandbox has no accounts."""
     ours, other = [await client.read(SERVICE_ACCOUNTS, f"{one}/default") for one in (namespace, "kube-system")]
     return ours is not None or other is None
+
+
+async def _events(client: ApiClient, namespace: str) -> list[Document]:
+    listed = await client.session.get(EVENTS.path(namespace=namespace))
+    return [{"kind": EVENTS.kind, **event} for event in listed["items"]]
 
 
 async def _sent(request: Callable[[], Awaitable[object]]) -> None:

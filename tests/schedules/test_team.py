@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from actions.base.errors import MissingError
 from actions.run.takeover.takeover import _known_lease
 from tests.schedules.audited import changes_of
+from tests.schedules.history import Seen
 from tests.schedules.inject import Elsewhere
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import Life, Story
@@ -33,6 +34,7 @@ from tests.schedules.schedule import (
     Schedule,
     schedule_of,
 )
+from tests.support.polling import wait
 
 pytestmark = pytest.mark.kill
 
@@ -47,6 +49,10 @@ def moved_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Story
 
 def broken(story: Story, machine: Machine) -> set[Broken]:
     return {violation.broken for violation in violations_of(story, machine)}
+
+
+def records_of(machine: Machine) -> list[Seen]:
+    return [seen for seen in machine.history.seen() if seen.name.startswith("eksml-run-")]
 
 
 def test_nothing_is_broken_by_a_move(moved_life: tuple[Story, Machine]) -> None:
@@ -80,7 +86,8 @@ def test_a_change_after_the_take_over_is_told(moved_life: tuple[Story, Machine])
 
 def test_a_record_that_is_left_in_the_cluster_is_told(moved_life: tuple[Story, Machine]) -> None:
     story, machine = moved_life
-    seen = next(seen for seen in machine.history.objects.values() if seen.name.startswith("eksml-run-"))
+    wait(lambda: records_of(machine), "a record in the history, whose watch may be late")
+    seen = records_of(machine)[0]
     machine.history.objects[seen.uid] = replace(seen, gone_at=0.0)
     try:
         assert broken(story, machine) == {Broken.RECORD}
