@@ -30,7 +30,8 @@ def size_of(job: Document) -> int:
 
 def groups_of(job: Document) -> int:
     """Return the number of groups."""
-    return int(job["spec"].get("replicas", 1))
+    replicas = job["spec"].get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def lws_pods(job: Document) -> Iterator[Document]:

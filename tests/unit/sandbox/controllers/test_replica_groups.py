@@ -102,6 +102,11 @@ def test_a_training_job_ends_with_its_chief_its_launcher_or_its_worker_0(
     assert [one["type"] for one in status["conditions"] if one["status"] == "True"] == ["Created", ended]
 
 
+def test_replicas_that_are_null_are_the_default() -> None:
+    groups, job = a_job("LeaderWorkerSet", {"replicas": None, "leaderWorkerTemplate": {"workerTemplate": ENDS}})
+    assert groups.status(job, {}, "now")["replicas"] == 1
+
+
 def test_a_hyperpod_job_is_completed_with_all_of_its_pods_which_its_status_names() -> None:
     groups, job = a_job("HyperPodPyTorchJob", {"replicaSpecs": [{"name": "pod", "replicas": 2, "template": ENDS}]})
     for phases, ended in ((["Ready", "Succeeded"], "Running"), (["Succeeded", "Succeeded"], "Completed")):
