@@ -34,14 +34,13 @@ from actions.blueprint.render import own_objects, placeholders_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, templates_of
 from actions.cluster.pod_roles import pod_roles
+from actions.fleet.accelerators import is_accelerator
 from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.fleet.node_amounts import allocatable_of
 from actions.fleet.placement import requests_of
 from actions.fleet.prices import PriceBook
 from actions.fleet.quantity import UNKNOWN, decimal_text, format_hourly, format_range, parse_quantity
 
-_DEVICES = ("nvidia.com/", "aws.amazon.com/neuron", "amd.com/gpu")
-"""Beginnings of the resources of accelerators, and of parts of them."""
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 
@@ -71,9 +70,7 @@ def devices_for(manifests: Iterable[Manifest]) -> Mapping[str, int]:
             spec = template.get("spec") or {}
             with suppress(ValueError):  # an amount is an output of an earlier stage
                 asked = {} if _instance_type(spec) else requests_of({"spec": spec})
-                devices.update(
-                    {name: int(amount) * count for name, amount in asked.items() if name.startswith(_DEVICES)}
-                )
+                devices.update({name: int(amount) * count for name, amount in asked.items() if is_accelerator(name)})
     return devices
 
 

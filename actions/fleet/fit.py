@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from actions.fleet.accelerators import ACCELERATORS
 from actions.fleet.instance_types import InstanceType
 from actions.fleet.node_offers import UNFORESEEN, exceeds, instances_for, limit_amounts
 from actions.fleet.placement import (
@@ -23,10 +24,6 @@ from actions.fleet.placement import (
 )
 from actions.fleet.quantity import format_bytes, parse_quantity
 
-ACCELERATORS = (
-    "nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neurondevice", "aws.amazon.com/neuroncore", "amd.com/gpu"
-)  # fmt: skip
-"""Resources of accelerators, as pods request them."""
 _SHARED = ("cpu", "memory")
 _TINY = 1e-9
 

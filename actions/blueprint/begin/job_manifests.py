@@ -22,7 +22,7 @@ from actions.blueprint.targets import Manifest
 from actions.cluster.kinds import JOBS, KubeKind, find_kind, kind_of
 from actions.cluster.objects.editing import yaml_text
 from actions.cluster.pod_roles import PodRole, at, place_text, pod_roles
-from actions.fleet.fit import ACCELERATORS
+from actions.fleet.accelerators import ACCELERATORS
 
 DATA_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume"})
 """Objects that hold data: a teardown asks before it deletes them."""

@@ -22,9 +22,9 @@ from actions.cluster.diagnose.evidence import (
     ObservedState,
     Pod,
 )
-from actions.cluster.diagnose.rules.resources import AMD, EFA, GPU, NEURON, accelerator_of
 from actions.cluster.diagnose.select import scopes_of
 from actions.cluster.kinds import JOB_NAMES
+from actions.fleet.accelerators import AMD, EFA, GPU, NEURON, accelerator_of
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
 from actions.fleet.verdict import waits_badly
 

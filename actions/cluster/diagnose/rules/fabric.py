@@ -26,7 +26,7 @@ from actions.cluster.diagnose.log_patterns import (
     unresolved_log_text,
 )
 from actions.cluster.diagnose.rules.last_error import end_by_signal, has_original_error, last_error, was_killed
-from actions.cluster.diagnose.rules.resources import EFA
+from actions.fleet.accelerators import EFA
 
 
 def _memory_step(line: str) -> str:

@@ -41,7 +41,7 @@ from actions.cluster.diagnose.rules.last_error import (
 )
 from actions.cluster.diagnose.rules.probes import killed_by_probe
 from actions.cluster.diagnose.rules.remedies import remedy_of
-from actions.cluster.diagnose.rules.resources import EFA, GPU, NEURON, is_accelerator
+from actions.fleet.accelerators import EFA, GPU, NEURON, is_accelerator
 from actions.fleet.instance_types import InstanceTable
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader

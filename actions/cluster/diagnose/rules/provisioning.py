@@ -22,7 +22,6 @@ from actions.cluster.diagnose.log_patterns import (
     match_patterns,
     pattern,
 )
-from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
 from actions.cluster.diagnose.rules.scheduler_messages import (
     RAISE_MAXIMUM,
     SchedulingRefusal,
@@ -31,6 +30,7 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     quotes_of,
     refusals,
 )
+from actions.fleet.accelerators import ACCELERATORS, EFA, is_accelerator
 from actions.fleet.quantity import parse_quantity
 
 _BUCKET = re.compile(r"current vCPU limit of (\d+)")

@@ -8,17 +8,6 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.codes import Code, Finding, Severity, finding
 from actions.cluster.diagnose.evidence import Evidence, Node, number
 from actions.cluster.diagnose.log_patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
-from actions.cluster.diagnose.rules.resources import (
-    ACCELERATORS,
-    AMD,
-    EFA,
-    GPU,
-    NEURON,
-    accelerator_of,
-    is_accelerator,
-    is_of_family,
-    is_profile,
-)
 from actions.cluster.diagnose.rules.scheduler_messages import (
     LOST_TAINTS,
     RAISE_MAXIMUM,
@@ -29,6 +18,17 @@ from actions.cluster.diagnose.rules.scheduler_messages import (
     pod_names,
     quotes_of,
     refusals,
+)
+from actions.fleet.accelerators import (
+    ACCELERATORS,
+    AMD,
+    EFA,
+    GPU,
+    NEURON,
+    accelerator_of,
+    is_accelerator,
+    is_of_family,
+    is_profile,
 )
 
 _PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin", AMD: "amdgpu-device-plugin"}
